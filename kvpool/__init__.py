@@ -1,0 +1,1 @@
+"""KV-cache bookkeeping of LLM serving engines: page allocators and token containers."""
