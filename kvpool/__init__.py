@@ -1,1 +1,16 @@
 """KV-cache bookkeeping of LLM serving engines: page allocators and token containers."""
+
+from kvpool.errors import FreeError
+from kvpool.host import HostAllocator, HostSnapshot
+from kvpool.lanes import LaneSnapshot, OwnerLaneAllocator
+from kvpool.runs import count_runs, page_runs
+
+__all__ = [
+    "FreeError",
+    "HostAllocator",
+    "HostSnapshot",
+    "LaneSnapshot",
+    "OwnerLaneAllocator",
+    "count_runs",
+    "page_runs",
+]

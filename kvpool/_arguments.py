@@ -1,0 +1,181 @@
+"""Checks of what callers pass in: sizes, slots, page ids and ranks, brought to Python ints and int64 arrays.
+
+Nothing here knows a pool's state; a function returns what the caller may trust or raises.
+"""
+
+import math
+import operator
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kvpool.errors import FreeError
+
+Integers = torch.Tensor | npt.NDArray[np.integer[Any]] | Sequence[int]
+Int64Array = npt.NDArray[np.int64]
+
+INT64 = np.iinfo(np.int64)
+
+
+class BeyondInt64Error(ValueError):
+    """An integer that no int64 holds."""
+
+    def __init__(self, name: str, value: int) -> None:
+        super().__init__(f"{name} must fit int64, but include {value}")
+        self.value = value
+
+
+def as_int(value: object, name: str) -> int:
+    """Return an integer argument as a Python int; a bool or any other type is a TypeError that names it."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+    return int(value)
+
+
+def positive_int(value: object, name: str) -> int:
+    """Return an integer argument that must be at least 1."""
+    number = as_int(value, name)
+    if number < 1:
+        raise ValueError(f"{name} must be positive, not {number}")
+    return number
+
+
+def count(value: object, name: str) -> int:
+    """Return an integer argument that must not be negative."""
+    number = as_int(value, name)
+    if number < 0:
+        raise ValueError(f"{name} must not be negative, but is {number}")
+    return number
+
+
+def pages_for(need_size: object, page_size: int) -> int:
+    """Return how many pages `need_size` slots are; slots that are not whole pages are a ValueError."""
+    size = count(need_size, "need_size")
+    if size % page_size:
+        raise ValueError(f"need_size must be a multiple of the page size {page_size}, but is {size}")
+    return size // page_size
+
+
+def real_number(value: object, name: str) -> float:
+    """Return a finite real argument as a float; NaN and infinity are a ValueError, other types a TypeError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, not {number}")
+    return number
+
+
+def as_int64(values: Integers, name: str) -> Int64Array:
+    """Return integers of any accepted kind as a contiguous one-dimensional int64 array.
+
+    A view where `values` already is one (a CPU tensor, an ndarray), else a copy; a device tensor is copied to the host.
+    Nothing, of whatever dtype, is an empty array. Raises TypeError for values that are no integers (bools are none)
+    and ValueError for a shape that is not one-dimensional or a number outside int64.
+    """
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    if not isinstance(values, np.ndarray):
+        return _sequence_as_int64(values, name)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, but have shape {values.shape}")
+    if values.size == 0:
+        return np.empty(0, np.int64)
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, not {values.dtype}")
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8 and values.max() > INT64.max:
+        raise BeyondInt64Error(name, int(values.max()))
+    return np.ascontiguousarray(values, np.int64)
+
+
+def _sequence_as_int64(values: Sequence[int], name: str) -> Int64Array:
+    if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name} must be a tensor, an ndarray or a list of integers, not {type(values).__name__}")
+    values = list(values)
+    if not set(map(type, values)) <= {int}:
+        values = [_element_as_int(value, name) for value in values]
+    try:
+        return np.frombuffer(array("q", values), np.int64)
+    except OverflowError:
+        beyond = next(value for value in values if not INT64.min <= value <= INT64.max)
+        raise BeyondInt64Error(name, beyond) from None
+
+
+def _element_as_int(value: object, name: str) -> int:
+    is_bool = isinstance(value, (bool, np.bool_)) or getattr(value, "dtype", None) is torch.bool
+    if not is_bool:
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise TypeError(f"{name} must be integers, but include a {type(value).__name__}")
+
+
+def as_returned(values: Integers, name: str, page_size: int) -> Int64Array:
+    """Return what a caller gives back (slots, or page ids with a page size of 1) as an int64 array.
+
+    As `as_int64`, but a number outside int64 is a page out of range.
+    """
+    try:
+        return as_int64(values, name)
+    except BeyondInt64Error as error:
+        raise FreeError({"out of range": [error.value // page_size]}) from None
+
+
+def pages_of_slots(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the page ids that slots in any order make up, the incomplete pages, and those named twice.
+
+    The page ids are in the order of their first slot; each appears once. O(n log n) in the number of slots.
+    """
+    slot, first_position, repeats = np.unique(slots, return_index=True, return_counts=True)
+    page_ids, start, distinct = np.unique(slot // page_size, return_index=True, return_counts=True)
+    if page_ids.size == 0:
+        return page_ids, page_ids, page_ids
+    incomplete = page_ids[distinct < page_size]
+    twice = page_ids[(distinct == page_size) & (np.maximum.reduceat(repeats, start) > 1)]
+    return page_ids[np.argsort(np.minimum.reduceat(first_position, start))], incomplete, twice
+
+
+def check_returned(
+    page_ids: Int64Array,
+    incomplete: Int64Array,
+    twice: Int64Array,
+    page_range: range,
+    is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
+) -> None:
+    """Raise FreeError unless each page is whole, named once, in `page_range` and not free.
+
+    Page 0 of a pool whose range starts at 1 is reserved. A page that has several faults is named for the first of
+    them: its id, its slots, its state.
+    """
+    page_ids = np.unique(page_ids)
+    in_range = (page_ids >= page_range.start) & (page_ids < page_range.stop)
+    reserved = (page_ids >= 0) & (page_ids < page_range.start)
+    valid = page_ids[in_range]
+    malformed = np.union1d(incomplete, twice)
+    whole = np.setdiff1d(valid, malformed)
+    faults = {
+        f"out of range, which is {page_range.start} to {page_range.stop - 1}": page_ids[~in_range & ~reserved],
+        "reserved": page_ids[reserved],
+        "incomplete, only some of its slots were given": np.intersect1d(incomplete, valid),
+        "given twice in one call": np.intersect1d(twice, valid),
+        "already free": whole[is_free(whole)],
+    }
+    found = {reason: pages.tolist() for reason, pages in faults.items() if pages.size}
+    if found:
+        raise FreeError(found)
+
+
+def repeated(page_ids: Int64Array) -> Int64Array:
+    """Return the ids that appear more than once, ascending."""
+    ids, counts = np.unique(page_ids, return_counts=True)
+    return ids[counts > 1]
+
+
+def as_slots(page_ids: Int64Array, page_size: int) -> torch.Tensor:
+    """Return the slots of pages, page by page, as a fresh tensor."""
+    return torch.from_numpy((page_ids[:, None] * page_size + np.arange(page_size)).ravel())

@@ -1,0 +1,28 @@
+"""The one error type that kvpool adds to Python's own."""
+
+from collections.abc import Mapping, Sequence
+
+_PAGES_NAMED = 8
+
+
+class FreeError(ValueError):
+    """Pages were given back that cannot be; nothing has changed.
+
+    `faults` maps each reason to the ids of the pages it was found for, in ascending order. The message names the
+    first few of them.
+    """
+
+    def __init__(self, faults: Mapping[str, Sequence[int]]) -> None:
+        super().__init__(faults)
+        self.faults = {reason: list(page_ids) for reason, page_ids in faults.items()}
+
+    def __str__(self) -> str:
+        return "cannot free " + "; ".join(
+            f"{_name_pages(page_ids)}: {reason}" for reason, page_ids in self.faults.items()
+        )
+
+
+def _name_pages(page_ids: Sequence[int]) -> str:
+    named = ", ".join(str(page_id) for page_id in page_ids[:_PAGES_NAMED])
+    more = len(page_ids) - _PAGES_NAMED
+    return f"page{'s' if len(page_ids) > 1 else ''} {named}" + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,132 @@
+"""The host tier's policies, one behaviour a test."""
+
+import numpy as np
+import pytest
+import torch
+
+from kvpool import HostAllocator
+
+
+def pool_with_free(num_pages: int, order: list[int], page_size: int = 1) -> HostAllocator:
+    pool = HostAllocator(num_pages, page_size)
+    pool.alloc_pages(num_pages)
+    pool.return_pages(order)
+    return pool
+
+
+def test_alloc_reuses_what_was_freed_first() -> None:
+    pool = pool_with_free(8, [5, 1, 7, 0])
+    assert pool.alloc(2).tolist() == [5, 1]
+    pool.free([1])
+    assert pool.free_page_ids().tolist() == [7, 0, 1]
+
+
+def test_pages_join_the_order_by_their_first_slot_in_the_call() -> None:
+    pool = pool_with_free(4, [], page_size=2)
+    pool.free([7, 1, 0, 4, 6, 5])
+    assert pool.free_page_ids().tolist() == [3, 0, 2]
+
+
+def test_contiguous_prefers_the_fifo_head_over_a_lower_run() -> None:
+    pool = pool_with_free(16, [8, 9, 10, 0, 1, 2])
+    assert pool.alloc_contiguous_preferred(3).tolist() == [8, 9, 10]
+
+
+def test_contiguous_takes_the_lowest_run_that_is_long_enough() -> None:
+    pool = pool_with_free(16, [12, 5, 11, 10, 2, 4, 3, 0])
+    assert pool.alloc_contiguous_preferred(3).tolist() == [2, 3, 4]
+    assert pool.free_page_ids().tolist() == [12, 5, 11, 10, 0]
+
+
+def test_contiguous_takes_one_page_from_the_fifo_head() -> None:
+    assert pool_with_free(8, [6, 0, 1]).alloc_contiguous_preferred(1).tolist() == [6]
+
+
+def test_contiguous_without_a_run_is_alloc() -> None:
+    pool = pool_with_free(8, [6, 0, 4, 2])
+    assert pool.alloc_contiguous_preferred(3).tolist() == [6, 0, 4]
+
+
+def test_a_descending_head_is_no_run() -> None:
+    assert pool_with_free(8, [4, 3, 6, 7]).alloc_contiguous_preferred(2).tolist() == [3, 4]
+
+
+def test_fewest_runs_takes_the_smallest_run_that_fits() -> None:
+    pool = pool_with_free(32, [*range(5), *range(8, 11), *range(16, 19)])
+    assert pool.alloc_fewest_runs(3).tolist() == [8, 9, 10]
+    assert pool.alloc_fewest_runs(2).tolist() == [16, 17]
+    assert pool.free_page_ids().tolist() == [0, 1, 2, 3, 4, 18]
+
+
+def test_fewest_runs_joins_the_largest_and_then_the_smallest_that_holds_the_rest() -> None:
+    pool = pool_with_free(32, [*range(20, 24), *range(10, 15), 0, 1, 2, 30, 31, 28])
+    assert pool.alloc_fewest_runs(7).tolist() == [10, 11, 12, 13, 14, 30, 31]
+    pool = pool_with_free(32, [*range(20, 24), *range(10, 14), 0])
+    assert pool.alloc_fewest_runs(5).tolist() == [0, 10, 11, 12, 13]
+
+
+def test_pages_and_runs_of_each_policy() -> None:
+    order = [9, 3, 4, 5, 12]
+    assert pool_with_free(16, order).alloc_pages(2).tolist() == [9, 3]
+    assert pool_with_free(16, order).alloc_pages(2, "contiguous").tolist() == [3, 4]
+    assert pool_with_free(16, order).alloc_pages(3, policy="fewest_runs").tolist() == [3, 4, 5]
+    starts, lengths = pool_with_free(16, order).alloc_runs(4)
+    assert (starts.tolist(), lengths.tolist()) == ([3, 9], [3, 1])
+    starts, lengths = pool_with_free(16, order).alloc_runs(3, "fifo")
+    assert (starts.tolist(), lengths.tolist()) == ([9, 3], [1, 2])
+    pool = pool_with_free(16, order)
+    assert pool.alloc_pages(6) is None
+    assert pool.alloc_runs(6) is None
+    for policy in ("fifo", "contiguous", "fewest_runs"):
+        assert pool.alloc_pages(0, policy).dtype == np.int64
+        assert [part.tolist() for part in pool.alloc_runs(0, policy)] == [[], []]
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    pool = HostAllocator(4)
+    for policy in ("best", None, 3):
+        with pytest.raises(ValueError, match="policy"):
+            pool.alloc_pages(1, policy)
+        with pytest.raises(ValueError, match="policy"):
+            pool.alloc_runs(1, policy)
+    assert pool.free_page_ids().tolist() == [0, 1, 2, 3]
+
+
+def test_largest_run_counts_pages() -> None:
+    pool = pool_with_free(2000, [*range(500, 1600), *range(3)], page_size=4)
+    assert pool.largest_run() == 1100
+    pool.alloc(8)
+    assert pool.largest_run() == 1098
+    pool.alloc(pool.available_size())
+    assert pool.largest_run() == 0
+
+
+def test_a_pool_as_large_as_its_memory() -> None:
+    assert HostAllocator.from_size_gb(220).num_pages == 34_375
+    assert HostAllocator.from_size_gb(1, bytes_per_token=1000, page_size=16).num_pages == 62_500
+    pool = HostAllocator.from_size_gb(0.0128)
+    assert (pool.num_pages, pool.page_size, pool.size) == (2, 64, 128)
+    for size, error in ((0, ValueError), (-1, ValueError), (0.0001, ValueError), ("1", TypeError), (True, TypeError)):
+        with pytest.raises(error, match="size_gb"):
+            HostAllocator.from_size_gb(size)
+    for size in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="size_gb"):
+            HostAllocator.from_size_gb(size)
+    with pytest.raises(ValueError, match="bytes_per_token"):
+        HostAllocator.from_size_gb(1, bytes_per_token=0)
+
+
+def test_free_page_ids_are_a_copy() -> None:
+    pool = HostAllocator(4)
+    pool.free_page_ids()[:] = 9
+    assert pool.free_page_ids().tolist() == [0, 1, 2, 3]
+
+
+def test_pages_given_back_in_many_calls_keep_their_order() -> None:
+    random = np.random.Generator(np.random.PCG64(7))
+    order = random.permutation(3000)
+    pool = pool_with_free(3000, [])
+    for part in np.array_split(order, 37):
+        pool.return_pages(torch.from_numpy(part))
+    assert np.array_equal(pool.free_page_ids(), order)
+    assert np.array_equal(pool.alloc_pages(3000), order)

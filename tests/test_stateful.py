@@ -1,0 +1,201 @@
+"""Random actions on each allocator beside the oracle: same addresses, order, errors and state after a failure."""
+
+from itertools import chain
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator
+from tests.oracle import HostOracle, LaneOracle
+
+POLICIES = {
+    "fifo": HostAllocator.alloc,
+    "contiguous": HostAllocator.alloc_contiguous_preferred,
+    "fewest_runs": HostAllocator.alloc_fewest_runs,
+}
+
+
+def spread(pages: list[int], page_size: int) -> list[int]:
+    return [page * page_size + offset for page in pages for offset in range(page_size)]
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """What the two machines share: giving back, snapshots, and the checks after each step."""
+
+    pool: Any
+    oracle: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[int] = []
+        self.pictures: list[tuple[Any, Any, list[int]]] = []
+
+    def state(self) -> Any:
+        raise NotImplementedError
+
+    def set_state(self, state: Any) -> None:
+        raise NotImplementedError
+
+    def oracle_gives_back(self, pages: list[int]) -> None:
+        raise NotImplementedError
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), as_pages=st.booleans(), shuffled=st.booleans())
+    def give_back(self, data: st.DataObject, as_pages: bool, shuffled: bool) -> None:
+        size = data.draw(st.integers(1, len(self.held)))
+        pages = data.draw(st.permutations(self.held))[:size]
+        if as_pages:
+            assert self.pool.return_pages(pages) == len(pages)
+        else:
+            slots = spread(pages, self.pool.page_size)
+            if shuffled:
+                slots = data.draw(st.permutations(slots))
+                pages = list(dict.fromkeys(slot // self.pool.page_size for slot in slots))
+            assert self.pool.free(slots) == len(slots)
+        self.held = [page for page in self.held if page not in pages]
+        self.oracle_gives_back(pages)
+
+    @rule(pages=st.lists(st.integers(-2, 40), min_size=1, max_size=6), drop=st.integers(0, 2))
+    def give_back_wrongly(self, pages: list[int], drop: int) -> None:
+        slots = spread(pages, self.pool.page_size)
+        slots = slots[: max(1, len(slots) - drop)]
+        if len(set(pages)) == len(pages) and set(pages) <= set(self.held) and len(slots) % self.pool.page_size == 0:
+            return
+        before = self.pool.snapshot()
+        with pytest.raises(FreeError) as raised:
+            self.pool.free(slots)
+        assert {page for found in raised.value.faults.values() for page in found} <= set(pages)
+        assert self.pool.snapshot() == before
+
+    @rule()
+    def take_a_picture(self) -> None:
+        self.pictures.append((self.pool.snapshot(), self.state(), list(self.held)))
+
+    @precondition(lambda self: self.pictures)
+    @rule(data=st.data())
+    def restore_a_picture(self, data: st.DataObject) -> None:
+        picture, state, held = data.draw(st.sampled_from(self.pictures))
+        self.pool.restore(picture)
+        self.set_state(state)
+        self.held = list(held)
+        assert self.pool.snapshot() == picture
+
+    @invariant()
+    def books_are_in_order(self) -> None:
+        self.pool.check()
+
+
+class HostMachine(PoolMachine):
+    @initialize(num_pages=st.integers(1, 36), page_size=st.sampled_from([1, 2, 64]))
+    def build(self, num_pages: int, page_size: int) -> None:
+        self.pool, self.oracle = HostAllocator(num_pages, page_size), HostOracle(num_pages)
+
+    def state(self) -> list[int]:
+        return list(self.oracle.free)
+
+    def set_state(self, state: list[int]) -> None:
+        self.oracle.free = list(state)
+
+    def oracle_gives_back(self, pages: list[int]) -> None:
+        self.oracle.free += pages
+
+    @rule(n=st.integers(0, 12), policy=st.sampled_from(list(POLICIES)), as_pages=st.booleans())
+    def take(self, n: int, policy: str, as_pages: bool) -> None:
+        expected = self.oracle.take(n, policy)
+        size = n * self.pool.page_size
+        result = self.pool.alloc_pages(n, policy) if as_pages else POLICIES[policy](self.pool, size)
+        if expected is None:
+            assert result is None
+            return
+        assert result.tolist() == (expected if as_pages else spread(expected, self.pool.page_size))
+        self.held += expected
+
+    @rule()
+    def clear(self) -> None:
+        self.pool.clear()
+        self.oracle.free, self.held = list(range(self.pool.num_pages)), []
+
+    @invariant()
+    def same_free_pages_in_the_same_order(self) -> None:
+        assert self.pool.free_page_ids().tolist() == self.oracle.free
+        assert self.pool.available_size() == len(self.oracle.free) * self.pool.page_size
+
+
+class LaneMachine(PoolMachine):
+    @initialize(
+        physical_pages=st.integers(1, 12),
+        page_size=st.sampled_from([1, 2, 64]),
+        cp_size=st.sampled_from([1, 3, 8]),
+        selection=st.sampled_from(["fifo", "contiguous"]),
+    )
+    def build(self, physical_pages: int, page_size: int, cp_size: int, selection: str) -> None:
+        self.pool = OwnerLaneAllocator(physical_pages, page_size, cp_size, selection=selection)
+        self.oracle = LaneOracle(physical_pages, cp_size, selection)
+
+    def state(self) -> tuple[list[list[int]], list[list[int]]]:
+        return [list(lane) for lane in self.oracle.free], [list(lane) for lane in self.oracle.released]
+
+    def set_state(self, state: tuple[list[list[int]], list[list[int]]]) -> None:
+        self.oracle.free, self.oracle.released = ([list(lane) for lane in lanes] for lanes in state)
+
+    def oracle_gives_back(self, pages: list[int]) -> None:
+        self.oracle.give_back(pages)
+
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        owners = data.draw(st.lists(st.integers(0, self.pool.cp_size - 1), max_size=10))
+        expected_stats = [owners.count(rank) for rank in range(self.pool.cp_size)]
+        assert self.pool.compute_owner_lane_stats(owners)[0] == expected_stats
+        chosen = self.pool.select_pages(owners)
+        expected = self.oracle.take(owners)
+        result = self.pool.alloc_pages_with_owners(owners)
+        if expected is None:
+            assert result is None
+            assert chosen is None
+            return
+        assert chosen.tolist() == expected
+        assert result.tolist() == spread(expected, self.pool.page_size)
+        self.held += expected
+
+    @rule()
+    def merge_released(self) -> None:
+        self.pool.merge_released()
+        self.oracle.merge_released()
+
+    @rule()
+    def clear(self) -> None:
+        self.pool.clear()
+        fresh = LaneOracle(self.pool.physical_pages, self.pool.cp_size, self.pool.selection)
+        self.set_state((fresh.free, fresh.released))
+        self.held = []
+
+    @rule(data=st.data())
+    def replace_a_set(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(["free_pages", "release_pages"]))
+        mine, other = self.oracle.free, self.oracle.released
+        if name == "release_pages":
+            mine, other = other, mine
+        taken = {page for lane in other for page in lane}
+        everything = range(1, self.pool.num_pages + 1)
+        chosen = data.draw(st.sets(st.sampled_from(everything))) - taken
+        setattr(self.pool, name, list(chosen))
+        cp_size = self.pool.cp_size
+        mine[:] = [sorted(page for page in chosen if (page - 1) % cp_size == rank) for rank in range(cp_size)]
+        self.held = sorted(set(everything) - chosen - taken)
+
+    @invariant()
+    def same_page_sets(self) -> None:
+        assert self.pool.free_pages.tolist() == [*chain.from_iterable(self.oracle.free)]
+        assert self.pool.release_pages.tolist() == [*chain.from_iterable(self.oracle.released)]
+        available = [len(f) + len(r) for f, r in zip(self.oracle.free, self.oracle.released, strict=True)]
+        assert self.pool.compute_owner_lane_stats([])[1] == available
+
+
+MACHINE_SETTINGS = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHostMachine = HostMachine.TestCase
+TestHostMachine.settings = MACHINE_SETTINGS
+TestLaneMachine = LaneMachine.TestCase
+TestLaneMachine.settings = MACHINE_SETTINGS
