@@ -7,7 +7,7 @@ import math
 import operator
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ from kvpool.errors import FreeError
 Integers = torch.Tensor | npt.NDArray[np.integer[Any]] | Sequence[int]
 Int64Array = npt.NDArray[np.int64]
 
-INT64 = np.iinfo(np.int64)
+INT64 = np.dtype(np.int64)
+INT64_MAX = np.iinfo(np.int64).max
+INT64_MIN = np.iinfo(np.int64).min
 
 
 class BeyondInt64Error(ValueError):
@@ -71,25 +73,27 @@ def real_number(value: object, name: str) -> float:
 
 
 def as_int64(values: Integers, name: str) -> Int64Array:
-    """Return integers of any accepted kind as a contiguous one-dimensional int64 array.
+    """Return integers of any accepted kind as a one-dimensional int64 array that a kernel takes.
 
     A view where `values` already is one (a CPU tensor, an ndarray), else a copy; a device tensor is copied to the host.
     Nothing, of whatever dtype, is an empty array. Raises TypeError for values that are no integers (bools are none)
     and ValueError for a shape that is not one-dimensional or a number outside int64.
     """
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.numpy(force=True)
     if not isinstance(values, np.ndarray):
         return _sequence_as_int64(values, name)
+    if values.dtype == INT64 and values.ndim == 1 and values.flags.carray:
+        return cast(Int64Array, values)
     if values.ndim != 1:
         raise ValueError(f"{name} must have one dimension, but have shape {values.shape}")
     if values.size == 0:
         return np.empty(0, np.int64)
     if values.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, not {values.dtype}")
-    if values.dtype.kind == "u" and values.dtype.itemsize == 8 and values.max() > INT64.max:
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8 and values.max() > INT64_MAX:
         raise BeyondInt64Error(name, int(values.max()))
-    return np.ascontiguousarray(values, np.int64)
+    return np.array(values, np.int64)
 
 
 def _sequence_as_int64(values: Sequence[int], name: str) -> Int64Array:
@@ -101,7 +105,7 @@ def _sequence_as_int64(values: Sequence[int], name: str) -> Int64Array:
     try:
         return np.frombuffer(array("q", values), np.int64)
     except OverflowError:
-        beyond = next(value for value in values if not INT64.min <= value <= INT64.max)
+        beyond = next(value for value in values if not INT64_MIN <= value <= INT64_MAX)
         raise BeyondInt64Error(name, beyond) from None
 
 
@@ -115,15 +119,9 @@ def _element_as_int(value: object, name: str) -> int:
     raise TypeError(f"{name} must be integers, but include a {type(value).__name__}")
 
 
-def as_returned(values: Integers, name: str, page_size: int) -> Int64Array:
-    """Return what a caller gives back (slots, or page ids with a page size of 1) as an int64 array.
-
-    As `as_int64`, but a number outside int64 is a page out of range.
-    """
-    try:
-        return as_int64(values, name)
-    except BeyondInt64Error as error:
-        raise FreeError({"out of range": [error.value // page_size]}) from None
+def out_of_range(error: BeyondInt64Error, page_size: int) -> FreeError:
+    """Return the error for giving back a page that no int64 addresses."""
+    return FreeError({"out of range": [error.value // page_size]})
 
 
 def pages_of_slots(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -140,24 +138,41 @@ def pages_of_slots(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64
     return page_ids[np.argsort(np.minimum.reduceat(first_position, start))], incomplete, twice
 
 
-def check_returned(
+def return_in_any_order(
+    slots: Int64Array,
+    page_size: int,
+    page_range: range,
+    *,
+    accept: Callable[[Int64Array], bool],
+    is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
+) -> None:
+    """Give back slots that are not whole pages in ascending order, or raise FreeError.
+
+    `accept` takes the page ids in the order of their first slot, or refuses them all. Where it refuses and no fault is
+    found, another thread has just taken the page that was free: the pool is asked again.
+    """
+    page_ids, incomplete, twice = pages_of_slots(slots, page_size)
+    while incomplete.size or twice.size or not accept(page_ids):
+        _raise_faults(page_ids, incomplete, twice, page_range, is_free)
+
+
+def _raise_faults(
     page_ids: Int64Array,
     incomplete: Int64Array,
     twice: Int64Array,
     page_range: range,
     is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
 ) -> None:
-    """Raise FreeError unless each page is whole, named once, in `page_range` and not free.
+    """Raise FreeError for pages that are out of range, reserved, incomplete, given twice or free.
 
-    Page 0 of a pool whose range starts at 1 is reserved. A page that has several faults is named for the first of
-    them: its id, its slots, its state.
+    Ids from 0 up to the start of the range are reserved. A page that has several faults is named for the first of them:
+    its id, its slots, its state.
     """
-    page_ids = np.unique(page_ids)
+    page_ids = np.sort(page_ids)
     in_range = (page_ids >= page_range.start) & (page_ids < page_range.stop)
     reserved = (page_ids >= 0) & (page_ids < page_range.start)
     valid = page_ids[in_range]
-    malformed = np.union1d(incomplete, twice)
-    whole = np.setdiff1d(valid, malformed)
+    whole = np.setdiff1d(valid, np.union1d(incomplete, twice))
     faults = {
         f"out of range, which is {page_range.start} to {page_range.stop - 1}": page_ids[~in_range & ~reserved],
         "reserved": page_ids[reserved],
@@ -174,8 +189,3 @@ def repeated(page_ids: Int64Array) -> Int64Array:
     """Return the ids that appear more than once, ascending."""
     ids, counts = np.unique(page_ids, return_counts=True)
     return ids[counts > 1]
-
-
-def as_slots(page_ids: Int64Array, page_size: int) -> torch.Tensor:
-    """Return the slots of pages, page by page, as a fresh tensor."""
-    return torch.from_numpy((page_ids[:, None] * page_size + np.arange(page_size)).ravel())

@@ -1,29 +1,35 @@
 """The host tier (L2): one pool of pages, handed out in FIFO order or by runs of consecutive pages."""
 
 import math
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from numpy import empty
+from torch import from_numpy
 
+from kvpool import _kernels
 from kvpool._arguments import (
+    INT64,
+    INT64_MAX,
+    BeyondInt64Error,
     Int64Array,
     Integers,
-    as_returned,
-    as_slots,
-    check_returned,
+    as_int64,
     count,
+    out_of_range,
     pages_for,
-    pages_of_slots,
     positive_int,
     real_number,
-    repeated,
+    return_in_any_order,
 )
+from kvpool._books import check_host_books
+from kvpool._kernels import host_give, host_take
 from kvpool.runs import page_runs
+
+MAX_PAGES = 2**30 - 1
+_POLICIES = {"fifo": _kernels.FIFO, "contiguous": _kernels.CONTIGUOUS, "fewest_runs": _kernels.FEWEST_RUNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,10 @@ class HostAllocator:
     What is free:          `available_size`, `free_page_ids`, `largest_run`
     The whole state:       `snapshot`, `restore`, `clear`, `check`
 
-    Results are fresh and own exactly their own elements: torch.int64 tensors of slots, each page's slots ascending, or
-    int64 ndarrays of page ids. A request that does not fit returns None. Every method is atomic, and a call that
-    raises has changed nothing. Costs are given for n pages of a request and N pages of the pool.
+    `num_pages`, `page_size` and `size` (slots of the whole pool, free or not) say what was built. Results are fresh and
+    own exactly their own elements: torch.int64 tensors of slots, each page's slots ascending, or int64 ndarrays of page
+    ids. A request that does not fit returns None. Every method is atomic, and a call that raises has changed nothing.
+    Costs are given for n pages of a request and N pages of the pool.
 
     >>> pool = HostAllocator(num_pages=4, page_size=2)
     >>> pool.alloc(4)
@@ -60,13 +67,17 @@ class HostAllocator:
 
     num_pages: int
     page_size: int
-    _order: list[int]
-    _free: set[int]
+    size: int
 
     def __init__(self, num_pages: int, page_size: int = 64) -> None:
         self.num_pages = positive_int(num_pages, "num_pages")
         self.page_size = positive_int(page_size, "page_size")
-        self._lock = threading.RLock()
+        if self.num_pages > MAX_PAGES:
+            raise ValueError(f"num_pages must be at most {MAX_PAGES}, but is {self.num_pages}")
+        self.size = self.num_pages * self.page_size
+        if self.size > INT64_MAX:
+            raise ValueError(f"{self.num_pages} pages of {self.page_size} slots are more slots than int64 counts")
+        self._index, self._queue = _kernels.host_arrays(self.num_pages)
         self.clear()
 
     @classmethod
@@ -83,27 +94,21 @@ class HostAllocator:
             raise ValueError(f"size_gb must hold at least one page of {page_bytes} bytes, but is {size_gb}")
         return cls(num_pages, page_size)
 
-    @property
-    def size(self) -> int:
-        """Slots of the whole pool, free or not."""
-        return self.num_pages * self.page_size
-
     def available_size(self) -> int:
         """Return how many slots are free."""
-        return len(self._order) * self.page_size
+        return int(self._index[_kernels.HOST_BASE + _kernels.FREE]) * self.page_size
 
     def free_page_ids(self) -> Int64Array:
         """Return the ids of the free pages in FIFO order, the next to be handed out first: a copy. O(N)."""
-        with self._lock:
-            return np.array(self._order, np.int64)
+        return np.array(_kernels.host_order(self._index, self._queue), np.int64)
 
     def largest_run(self) -> int:
         """Return the length of the longest run of free pages, in pages."""
-        return max((length for _, length in self._free_runs()), default=0)
+        return int(_kernels.host_largest_run(self._index))
 
     def alloc(self, need_size: int) -> torch.Tensor | None:
         """Return the slots of the first pages in FIFO order, `need_size` slots in all; None if they do not fit."""
-        return self._alloc(need_size, self._fifo)
+        return self._alloc(need_size, _kernels.FIFO)
 
     def alloc_contiguous_preferred(self, need_size: int) -> torch.Tensor | None:
         """Return `need_size` slots in one run where one is free, else as `alloc`; None if they do not fit.
@@ -111,7 +116,7 @@ class HostAllocator:
         The first pages in FIFO order are preferred if they are one ascending run; then the lowest-addressed run that is
         long enough, from its low end. The pages that stay free keep their order.
         """
-        return self._alloc(need_size, self._contiguous)
+        return self._alloc(need_size, _kernels.CONTIGUOUS)
 
     def alloc_fewest_runs(self, need_size: int) -> torch.Tensor | None:
         """Return `need_size` slots in as few runs as any choice of pages has, ascending; None if they do not fit.
@@ -120,14 +125,20 @@ class HostAllocator:
         runs whole while each fits in what is still needed, and the remainder from the smallest unused run that holds
         it. The pages that stay free keep their order.
         """
-        return self._alloc(need_size, self._fewest_runs)
+        return self._alloc(need_size, _kernels.FEWEST_RUNS)
 
     def alloc_pages(self, num_pages: int, policy: str = "fifo") -> Int64Array | None:
         """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit."""
-        policies = {"fifo": self._fifo, "contiguous": self._contiguous, "fewest_runs": self._fewest_runs}
-        if policy not in policies:
+        code = _POLICIES.get(policy)
+        if code is None:
             raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
-        return self._take(count(num_pages, "num_pages"), policies[policy])
+        wanted = count(num_pages, "num_pages")
+        if wanted > self.num_pages:
+            return None
+        page_ids = empty(wanted, INT64)
+        if wanted and not host_take(self._index, self._queue, page_ids, 1, code):
+            return None
+        return page_ids
 
     def alloc_runs(self, num_pages: int, policy: str = "fewest_runs") -> tuple[Int64Array, Int64Array] | None:
         """Return what `alloc_pages` would as transfer descriptors: (starts, lengths) of its runs, int64 ndarrays."""
@@ -141,20 +152,23 @@ class HostAllocator:
         tensor is waited for. Raises FreeError, having changed nothing, for a page that is out of range, incomplete,
         given twice or already free.
         """
-        array = as_returned(slots, "slots", self.page_size)
-        page_ids, incomplete, twice = pages_of_slots(array, self.page_size)
-        self._give_back(page_ids, incomplete, twice)
-        return array.size
+        if type(slots) is torch.Tensor and slots.dtype is torch.int64:
+            # The short way, for a contiguous tensor of the CPU; what the kernel does not take goes the longer one.
+            try:
+                array = slots.numpy()
+                if host_give(self._index, self._queue, array, self.page_size):
+                    return array.size
+            except TypeError:
+                pass
+        return self._give_back(slots, "slots", self.page_size)
 
     def return_pages(self, page_ids: Integers) -> int:
         """Give pages back by their ids; return how many. As `free` otherwise."""
-        pages = as_returned(page_ids, "page_ids", 1)
-        self._give_back(pages, pages[:0], repeated(pages))
-        return pages.size
+        return self._give_back(page_ids, "page_ids", 1)
 
     def snapshot(self) -> HostSnapshot:
         """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
-        return HostSnapshot(self.num_pages, self.page_size, self.free_page_ids().astype(np.int32).tobytes())
+        return HostSnapshot(self.num_pages, self.page_size, _kernels.host_order(self._index, self._queue).tobytes())
 
     def restore(self, snapshot: HostSnapshot) -> None:
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N).
@@ -168,75 +182,38 @@ class HostAllocator:
                 f"the snapshot is of {snapshot.num_pages} pages of {snapshot.page_size} slots, "
                 f"the pool has {self.num_pages} of {self.page_size}"
             )
-        order = np.frombuffer(snapshot.free_order, np.int32).tolist()
-        with self._lock:
-            self._order = order
-            self._free = set(order)
+        order = np.frombuffer(snapshot.free_order, np.int32).copy()
+        _kernels.host_restore(self._index, self._queue, order)
 
     def clear(self) -> None:
         """Make the pool as newly built: every page free, in ascending order. O(N)."""
-        with self._lock:
-            self._order = list(range(self.num_pages))
-            self._free = set(self._order)
+        _kernels.host_restore(self._index, self._queue, np.arange(self.num_pages, dtype=np.int32))
 
     def check(self) -> None:
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""
-        with self._lock:
-            assert len(self._order) == len(self._free), f"{len(self._order)} in order, {len(self._free)} free"
-            assert set(self._order) == self._free, f"order and free set differ: {self._free ^ set(self._order)}"
-            assert all(0 <= page < self.num_pages for page in self._free), f"ids out of range: {self._free}"
+        check_host_books(*_kernels.host_copy(self._index, self._queue))
 
-    def _alloc(self, need_size: object, choose: Callable[[int], list[int]]) -> torch.Tensor | None:
-        page_ids = self._take(pages_for(need_size, self.page_size), choose)
-        return None if page_ids is None else as_slots(page_ids, self.page_size)
+    def _alloc(self, need_size: int, policy: int) -> torch.Tensor | None:
+        if type(need_size) is not int or need_size < 0 or need_size % self.page_size:
+            need_size = pages_for(need_size, self.page_size) * self.page_size
+        if need_size > self.size:
+            return None
+        slots = empty(need_size, INT64)
+        if need_size and not host_take(self._index, self._queue, slots, self.page_size, policy):
+            return None
+        return from_numpy(slots)
 
-    def _take(self, num_pages: int, choose: Callable[[int], list[int]]) -> Int64Array | None:
-        with self._lock:
-            if num_pages > len(self._order):
-                return None
-            page_ids = choose(num_pages)
-            self._free.difference_update(page_ids)
-            self._order = [page for page in self._order if page in self._free]
-        return np.array(page_ids, np.int64)
-
-    def _fifo(self, num_pages: int) -> list[int]:
-        return self._order[:num_pages]
-
-    def _contiguous(self, num_pages: int) -> list[int]:
-        head = self._order[:num_pages]
-        if not head or head == list(range(head[0], head[0] + num_pages)):
-            return head
-        for start, length in self._free_runs():
-            if length >= num_pages:
-                return list(range(start, start + num_pages))
-        return head
-
-    def _fewest_runs(self, num_pages: int) -> list[int]:
-        runs = self._free_runs()
-        chosen: list[int] = []
-        while num_pages:
-            long_enough = [run for run in runs if run[1] >= num_pages]
-            if long_enough:
-                start, length = min(long_enough, key=lambda run: (run[1], run[0]))
-            else:
-                start, length = max(runs, key=lambda run: (run[1], -run[0]))
-                runs.remove((start, length))
-            taken = min(length, num_pages)
-            chosen.extend(range(start, start + taken))
-            num_pages -= taken
-        return sorted(chosen)
-
-    def _free_runs(self) -> list[tuple[int, int]]:
-        with self._lock:
-            free = np.array(sorted(self._order), np.int64)
-        starts, lengths = page_runs(free)
-        return list(zip(starts.tolist(), lengths.tolist(), strict=True))
-
-    def _give_back(self, page_ids: Int64Array, incomplete: Int64Array, twice: Int64Array) -> None:
-        def is_free(pages: Int64Array) -> npt.NDArray[np.bool_]:
-            return np.array([page in self._free for page in pages.tolist()], np.bool_)
-
-        with self._lock:
-            check_returned(page_ids, incomplete, twice, range(self.num_pages), is_free)
-            self._order.extend(page_ids.tolist())
-            self._free.update(page_ids.tolist())
+    def _give_back(self, slots: Integers, name: str, page_size: int) -> int:
+        try:
+            array = as_int64(slots, name)
+        except BeyondInt64Error as error:
+            raise out_of_range(error, page_size) from None
+        if not host_give(self._index, self._queue, array, page_size):
+            return_in_any_order(
+                array,
+                page_size,
+                range(self.num_pages),
+                accept=lambda page_ids: bool(host_give(self._index, self._queue, page_ids, 1)),
+                is_free=lambda page_ids: self._queue[page_ids] != _kernels.TAKEN,
+            )
+        return array.size

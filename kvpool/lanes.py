@@ -1,28 +1,31 @@
 """The device tier (L1) under context parallelism: one pool of logical pages, dealt to ranks in lanes."""
 
-import bisect
 import math
-import threading
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from kvpool import _kernels
 from kvpool._arguments import (
+    INT64,
+    INT64_MAX,
+    BeyondInt64Error,
     Int64Array,
     Integers,
     as_int64,
-    as_returned,
-    as_slots,
-    check_returned,
-    pages_of_slots,
+    out_of_range,
     positive_int,
     real_number,
     repeated,
+    return_in_any_order,
 )
+from kvpool._books import check_lane_books
 
 LaneStats = tuple[list[int], list[int], list[int]]
+_NOBODY = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,7 @@ class LaneSnapshot:
     physical_pages: int
     page_size: int
     cp_size: int
-    free_pages: bytes
-    release_pages: bytes
+    page_bits: bytes
 
 
 class OwnerLaneAllocator:
@@ -68,8 +70,6 @@ class OwnerLaneAllocator:
     cp_size: int
     device: torch.device
     selection: str
-    _free: list[list[int]]
-    _released: list[list[int]]
 
     def __init__(
         self,
@@ -87,8 +87,9 @@ class OwnerLaneAllocator:
         if selection not in ("contiguous", "fifo"):
             raise ValueError(f'selection must be "contiguous" or "fifo", not {selection!r}')
         self.selection = selection
-        self._lock = threading.RLock()
-        self.clear()
+        if self.size + self.page_size > INT64_MAX:
+            raise ValueError(f"{self.num_pages} pages of {self.page_size} slots are more slots than int64 counts")
+        self._index = _kernels.lane_array(self.physical_pages, self.cp_size)
 
     @property
     def num_pages(self) -> int:
@@ -108,34 +109,28 @@ class OwnerLaneAllocator:
         as allocated. Raises ValueError, having changed nothing, for a page that is repeated, in the other set or
         outside `1 .. physical_pages * cp_size`.
         """
-        with self._lock:
-            return torch.from_numpy(self._logical(self._free))
+        return torch.from_numpy(_kernels.lane_pages(self._index, False))
 
     @free_pages.setter
     def free_pages(self, page_ids: Integers) -> None:
-        with self._lock:
-            self._free = self._replacement("free_pages", page_ids, self._released)
+        self._assign("free_pages", page_ids, released=False)
 
     @property
     def release_pages(self) -> torch.Tensor:
         """The released sets, as `free_pages`."""
-        with self._lock:
-            return torch.from_numpy(self._logical(self._released))
+        return torch.from_numpy(_kernels.lane_pages(self._index, True))
 
     @release_pages.setter
     def release_pages(self, page_ids: Integers) -> None:
-        with self._lock:
-            self._released = self._replacement("release_pages", page_ids, self._free)
+        self._assign("release_pages", page_ids, released=True)
 
     def available_size(self) -> int:
         """Return how many slots are free or released, in all lanes."""
-        with self._lock:
-            return sum(self._available()) * self.page_size
+        return sum(self._counts(_NOBODY)[1]) * self.page_size
 
     def schedulable_size(self) -> int:
         """Return how many slots a balanced request can have: `cp_size` times what the shortest lane has."""
-        with self._lock:
-            return min(self._available()) * self.cp_size * self.page_size
+        return min(self._counts(_NOBODY)[1]) * self.cp_size * self.page_size
 
     def alloc_pages_with_owners(self, owners: Integers) -> torch.Tensor | None:
         """Return the slots of one page for each entry of `owners`, owned by that rank, in request order.
@@ -143,21 +138,12 @@ class OwnerLaneAllocator:
         The first entry of a rank gets the first page taken from its lane, and so on. None, and no lane has changed,
         when any lane is too short. Raises ValueError for an owner outside `[0, cp_size)`.
         """
-        ranks = self._ranks(owners)
-        with self._lock:
-            page_ids = self._select(ranks)
-            if page_ids is None:
-                return None
-            for page in page_ids.tolist():
-                lane, index = (page - 1) % self.cp_size, (page - 1) // self.cp_size
-                (self._free if index in self._free[lane] else self._released)[lane].remove(index)
-        return as_slots(page_ids, self.page_size).to(self.device)
+        slots = self._choose(owners, self.page_size, commit=True)
+        return None if slots is None else torch.from_numpy(slots).to(self.device)
 
     def select_pages(self, owners: Integers) -> Int64Array | None:
         """Return the page ids that `alloc_pages_with_owners` would take, in request order, or None; nothing changes."""
-        ranks = self._ranks(owners)
-        with self._lock:
-            return self._select(ranks)
+        return self._choose(owners, 1, commit=False)
 
     def free(self, slots: Integers) -> int:
         """Give slots back, whole pages in any order; return how many slots were freed.
@@ -166,30 +152,22 @@ class OwnerLaneAllocator:
         waited for. Raises FreeError, having changed nothing, for a page that is out of range, reserved, incomplete,
         given twice, free or released already.
         """
-        array = as_returned(slots, "slots", self.page_size)
-        page_ids, incomplete, twice = pages_of_slots(array, self.page_size)
-        self._give_back(page_ids, incomplete, twice)
-        return array.size
+        return self._give_back(slots, "slots", self.page_size)
 
     def return_pages(self, page_ids: Integers) -> int:
         """Give pages back by their ids; return how many. As `free` otherwise."""
-        pages = as_returned(page_ids, "page_ids", 1)
-        self._give_back(pages, pages[:0], repeated(pages))
-        return pages.size
+        return self._give_back(page_ids, "page_ids", 1)
 
     def merge_released(self) -> None:
         """Make the released pages of every lane free."""
-        with self._lock:
-            self._free = [sorted(free + released) for free, released in zip(self._free, self._released, strict=True)]
-            self._released = [[] for _ in range(self.cp_size)]
+        _kernels.lane_merge(self._index)
 
     def compute_owner_lane_stats(self, owners: Integers) -> LaneStats:
         """Return (required, available, deficits) of a request, each a list of `cp_size` page counts.
 
         `available` counts free and released pages; a deficit is what a lane lacks.
         """
-        ranks = self._ranks(owners)
-        return self._stats(ranks, target_room=0, trigger_room=0)
+        return self._stats(owners, target_room=0, trigger_room=0)
 
     def compute_owner_lane_free_room_stats(
         self, owners: Integers, *, target_ratio: float, trigger_ratio: float
@@ -200,10 +178,9 @@ class OwnerLaneAllocator:
         to keep `ceil(capacity * target_ratio)`. A ratio of 0 or less is no room; one that is not a finite number raises
         TypeError or ValueError.
         """
-        ranks = self._ranks(owners)
         target_room = self._room(target_ratio, "target_ratio")
         trigger_room = self._room(trigger_ratio, "trigger_ratio")
-        return self._stats(ranks, target_room, trigger_room)
+        return self._stats(owners, target_room, trigger_room)
 
     def compute_owner_lane_capacity_pages(self) -> list[int]:
         """Return the pages of each lane, free or not."""
@@ -211,9 +188,8 @@ class OwnerLaneAllocator:
 
     def snapshot(self) -> LaneSnapshot:
         """Return an immutable picture of the pool, equal by content to another of the same state. O(c P)."""
-        with self._lock:
-            sets = [self._logical(pages).tobytes() for pages in (self._free, self._released)]
-        return LaneSnapshot(self.physical_pages, self.page_size, self.cp_size, *sets)
+        words = _kernels.lane_words(self._index)
+        return LaneSnapshot(self.physical_pages, self.page_size, self.cp_size, words.tobytes())
 
     def restore(self, snapshot: LaneSnapshot) -> None:
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(c P).
@@ -230,94 +206,81 @@ class OwnerLaneAllocator:
                     *theirs, *ours
                 )
             )
-        free = self._lanes(np.frombuffer(snapshot.free_pages, np.int64))
-        released = self._lanes(np.frombuffer(snapshot.release_pages, np.int64))
-        with self._lock:
-            self._free, self._released = free, released
+        words = np.frombuffer(snapshot.page_bits, np.int64).reshape(2 * self.cp_size, -1)
+        _kernels.lane_set_words(self._index, words.copy())
 
     def clear(self) -> None:
         """Make the pool as newly built: every page free, none released. O(c P)."""
-        with self._lock:
-            self._free = [list(range(self.physical_pages)) for _ in range(self.cp_size)]
-            self._released = [[] for _ in range(self.cp_size)]
+        _kernels.lane_clear(self._index, self.physical_pages)
 
     def check(self) -> None:
         """Assert every invariant of the books, saying what was found where one fails. O(c P)."""
-        with self._lock:
-            for rank, (free, released) in enumerate(zip(self._free, self._released, strict=True)):
-                for name, pages in (("free", free), ("released", released)):
-                    assert pages == sorted(set(pages)), f"rank {rank}: {name} pages not ascending: {pages}"
-                    assert all(0 <= page < self.physical_pages for page in pages), f"rank {rank}: {name} {pages}"
-                both = set(free) & set(released)
-                assert not both, f"rank {rank}: pages both free and released: {both}"
+        check_lane_books(_kernels.lane_copy(self._index), self.physical_pages)
+
+    def _choose(self, owners: Integers, page_size: int, *, commit: bool) -> Int64Array | None:
+        """Return the slots of a page for each owner (their ids where `page_size` is 1), or None."""
+        ranks = self._ranks(owners)
+        slots = np.empty(ranks.size * page_size, INT64)
+        contiguous = self.selection == "contiguous"
+        found = _kernels.lane_take(self._index, ranks, slots, page_size, contiguous, commit)
+        if found < 0:
+            self._refuse(ranks)
+        return slots if found else None
 
     def _ranks(self, owners: Integers) -> Int64Array:
-        ranks = as_int64(owners, "owners")
-        outside = (ranks < 0) | (ranks >= self.cp_size)
-        if outside.any():
-            raise ValueError(f"owners must be ranks from 0 to {self.cp_size - 1}, but include {ranks[outside][0]}")
-        return ranks
+        try:
+            return as_int64(owners, "owners")
+        except BeyondInt64Error as error:
+            raise self._no_rank(error.value) from None
+
+    def _refuse(self, ranks: Int64Array) -> NoReturn:
+        raise self._no_rank(ranks[(ranks < 0) | (ranks >= self.cp_size)][0])
+
+    def _no_rank(self, owner: int) -> ValueError:
+        return ValueError(f"owners must be ranks from 0 to {self.cp_size - 1}, but include {owner}")
 
     def _room(self, ratio: object, name: str) -> int:
         return max(0, math.ceil(self.physical_pages * real_number(ratio, name)))
 
-    def _available(self) -> list[int]:
-        return [len(free) + len(released) for free, released in zip(self._free, self._released, strict=True)]
+    def _counts(self, ranks: Int64Array) -> tuple[list[int], list[int]]:
+        counts = np.empty(2 * self.cp_size, np.int64)
+        if not _kernels.lane_counts(self._index, ranks, counts):
+            self._refuse(ranks)
+        numbers: list[int] = counts.tolist()
+        return numbers[: self.cp_size], numbers[self.cp_size :]
 
-    def _stats(self, ranks: Int64Array, target_room: int, trigger_room: int) -> LaneStats:
-        required = np.bincount(ranks, minlength=self.cp_size).tolist()
-        with self._lock:
-            available = self._available()
+    def _stats(self, owners: Integers, target_room: int, trigger_room: int) -> LaneStats:
+        required, available = self._counts(self._ranks(owners))
         deficits = [
             0 if has >= needs + trigger_room else max(0, needs + target_room - has)
             for needs, has in zip(required, available, strict=True)
         ]
         return required, available, deficits
 
-    def _select(self, ranks: Int64Array) -> Int64Array | None:
-        page_ids = np.empty(ranks.size, np.int64)
-        for rank in range(self.cp_size):
-            positions = np.flatnonzero(ranks == rank)
-            indexes = self._select_in_lane(rank, positions.size)
-            if indexes is None:
-                return None
-            page_ids[positions] = np.array(indexes, np.int64) * self.cp_size + rank + 1
-        return page_ids
-
-    def _select_in_lane(self, rank: int, demand: int) -> list[int] | None:
-        free, released = self._free[rank], self._released[rank]
-        if demand > len(free) + len(released):
-            return None
-        if self.selection == "contiguous":
-            for first in range(len(free) - demand + 1):
-                if demand and free[first + demand - 1] - free[first] == demand - 1:
-                    return free[first : first + demand]
-        return free[:demand] + released[: max(0, demand - len(free))]
-
-    def _logical(self, lanes: list[list[int]]) -> Int64Array:
-        pages = [np.array(lane, np.int64) * self.cp_size + rank + 1 for rank, lane in enumerate(lanes)]
-        return np.concatenate(pages)
-
-    def _lanes(self, page_ids: Int64Array) -> list[list[int]]:
-        owner, index = (page_ids - 1) % self.cp_size, (page_ids - 1) // self.cp_size
-        return [np.sort(index[owner == rank]).tolist() for rank in range(self.cp_size)]
-
-    def _replacement(self, name: str, page_ids: Integers, other: list[list[int]]) -> list[list[int]]:
+    def _assign(self, name: str, page_ids: Integers, *, released: bool) -> None:
         pages = as_int64(page_ids, name)
         outside = pages[(pages < 1) | (pages > self.num_pages)]
         if outside.size:
             raise ValueError(f"{name} must be page ids from 1 to {self.num_pages}, but include {outside[0]}")
         if (twice := repeated(pages)).size:
             raise ValueError(f"{name} must not repeat a page, but page {twice[0]} is repeated")
-        if (both := np.intersect1d(pages, self._logical(other))).size:
-            raise ValueError(f"{name} must not overlap the other set, but page {both[0]} is in it")
-        return self._lanes(pages)
+        if both := _kernels.lane_assign(self._index, released, pages):
+            raise ValueError(f"{name} must not overlap the other set, but page {both} is in it")
 
-    def _give_back(self, page_ids: Int64Array, incomplete: Int64Array, twice: Int64Array) -> None:
-        def is_free(pages: Int64Array) -> npt.NDArray[np.bool_]:
-            return np.isin(pages, np.concatenate((self._logical(self._free), self._logical(self._released))))
+    def _give_back(self, slots: Integers, name: str, page_size: int) -> int:
+        try:
+            array = as_int64(slots, name)
+        except BeyondInt64Error as error:
+            raise out_of_range(error, page_size) from None
+        if not _kernels.lane_give(self._index, array, page_size, self.physical_pages):
+            return_in_any_order(
+                array,
+                page_size,
+                range(1, self.num_pages + 1),
+                accept=lambda page_ids: bool(_kernels.lane_give(self._index, page_ids, 1, self.physical_pages)),
+                is_free=self._is_free,
+            )
+        return array.size
 
-        with self._lock:
-            check_returned(page_ids, incomplete, twice, range(1, self.num_pages + 1), is_free)
-            for page in page_ids.tolist():
-                bisect.insort(self._released[(page - 1) % self.cp_size], (page - 1) // self.cp_size)
+    def _is_free(self, page_ids: Int64Array) -> npt.NDArray[np.bool_]:
+        return np.isin(page_ids, [*_kernels.lane_pages(self._index, False), *_kernels.lane_pages(self._index, True)])
