@@ -1,0 +1,23 @@
+"""What importing kvpool costs a process that starts."""
+
+from benchmarks.common import Benchmark
+
+
+class Import(Benchmark):
+    """Import of kvpool in a fresh process, its kernels already compiled and cached."""
+
+    version = "1"
+    # A second or two each, and each in a process of its own.
+    rounds = 3
+    repeat = 1
+    number = 1
+    min_run_count = 1
+    warmup_time = 0
+
+    def timeraw_import(self):
+        """Time to import kvpool with all that it needs; torch is most of it."""
+        return "import kvpool"
+
+    def timeraw_import_beside_torch(self):
+        """Time to import kvpool where torch and numpy are already imported, as in an engine."""
+        return "import kvpool", "import numpy, torch"

@@ -1,0 +1,182 @@
+"""Exact counts: what allocations look like, what they keep alive, what the books hold. No time is taken here.
+
+All of them are lower-is-better and repeat exactly, so that any increase is a regression. The host pool has 34,375 pages
+of 64 tokens; `method` is as in `bench_host`.
+"""
+
+import numpy as np
+
+from benchmarks import pools, workloads
+from benchmarks.bench_host import CHURN_STEPS, NUM_PAGES, PAGE_SIZE, SEED
+from benchmarks.bench_lanes import CP_SIZE, LANE_PAGES
+from benchmarks.common import AtenCounter, Benchmark, book_bytes, retained_bytes
+
+METHODS = list(pools.HOST_METHODS)
+BIG_POOL = 4_194_304
+
+
+class HostRuns(Benchmark):
+    """How scattered the allocations of a pool are that has always been used by one method."""
+
+    version = "1"
+    params = (METHODS,)
+    param_names = ("method",)
+
+    def setup(self, method):
+        """Churn a new pool: 3,000 allocations of 1 to 512 pages at 90 % full; the last 1,000 count."""
+        results, _ = churn(pools.host_pool(NUM_PAGES, PAGE_SIZE), method, PAGE_SIZE)
+        self.runs = [run_count(slots.numpy(), PAGE_SIZE) for slots in results[-1_000:]]
+
+    def track_runs_per_alloc(self, method):
+        """Runs (transfer descriptors) per allocation, on average: 1 is best."""
+        return float(np.mean(self.runs))
+
+    def track_scattered_share(self, method):
+        """Share of the allocations that are not one run, 0 to 1: 0 is best."""
+        return float(np.mean(np.array(self.runs) > 1))
+
+    track_runs_per_alloc.unit = "runs"
+    track_scattered_share.unit = "share"
+
+
+class HostRetention(Benchmark):
+    """What results that are kept keep alive."""
+
+    version = "1"
+    params = (METHODS,)
+    param_names = ("method",)
+    unit = "bytes"
+
+    def setup(self, method):
+        pool = pools.host_pool(NUM_PAGES, PAGE_SIZE)
+        churn(pool, method, PAGE_SIZE)
+        allocate = pools.host_method(pool, method)
+        self.results = [allocate(PAGE_SIZE) for _ in range(1_000)]
+        if any(slots is None for slots in self.results):
+            raise NotImplementedError("the request does not fit")
+
+    def track_retained_bytes(self, method):
+        """Bytes that 1,000 live one-page results keep alive after churn: 512,000 (64 slots of 8 bytes) is best."""
+        return retained_bytes(self.results)
+
+
+class Books(Benchmark):
+    """What the books of a pool hold, after use."""
+
+    version = "1"
+    params = (["host", "lanes"],)
+    param_names = ("allocator",)
+    unit = "bytes/page"
+
+    def setup(self, allocator):
+        self.build, self.num_pages = {
+            "host": (churned_host, NUM_PAGES),
+            "lanes": (used_lanes, LANE_PAGES * CP_SIZE),
+        }[allocator]
+        # What a process keeps once, however many pools it has, is paid here; and a kvpool without it reads n/a.
+        self.build()
+
+    def track_book_bytes_per_page(self, allocator):
+        """Bytes a page that an allocator holds in all, its results not counted.
+
+        `host`: after 3,000 allocations in FIFO order at 90 % full. `lanes`: 8 lanes of 32,768 pages, a seeded half of
+        each free, after 20 allocations of 64 pages and their frees.
+        """
+        return book_bytes(self.build) / self.num_pages
+
+
+class HostAten(Benchmark):
+    """What an allocation asks of torch's dispatcher, host tier."""
+
+    version = "1"
+    params = (METHODS,)
+    param_names = ("method",)
+    unit = "operations"
+
+    def setup(self, method):
+        pool = pools.host_pool(NUM_PAGES, PAGE_SIZE)
+        pools.arrange_host(pool, workloads.random_fragmented(NUM_PAGES, 1, SEED))
+        self.allocate = pools.host_method(pool, method)
+
+    def track_aten_ops(self, method):
+        """ATen operations dispatched by one allocation of 64 pages from a pool in shuffled order: 1 is the floor."""
+        return dispatched(self.allocate, 64 * PAGE_SIZE)
+
+
+class LaneAten(Benchmark):
+    """What an allocation asks of torch's dispatcher, device tier."""
+
+    version = "1"
+    params = (list(pools.SELECTIONS),)
+    param_names = ("selection",)
+    unit = "operations"
+
+    def setup(self, selection):
+        pool = pools.lane_pool(1_024, PAGE_SIZE, CP_SIZE, selection)
+        self.allocate = pools.feature(pool, "alloc_pages_with_owners")
+
+    def track_aten_ops(self, selection):
+        """ATen operations dispatched by one allocation of 64 pages round-robin, on the CPU."""
+        return dispatched(self.allocate, workloads.round_robin(64, CP_SIZE))
+
+
+class PeakMemory(Benchmark):
+    """The memory of a process that holds a large pool."""
+
+    version = "1"
+
+    def setup(self):
+        # Here rather than in the benchmark, so that a kvpool without it reads n/a.
+        pools.host_pool(1, 1)
+
+    def peakmem_host_pool(self):
+        """Peak memory of a process that builds a pool of 4,194,304 pages; the imports are most of it."""
+        pools.host_pool(BIG_POOL, PAGE_SIZE)
+
+
+def churn(pool, method, page_size):
+    """Churn a pool with a method; return all that was allocated, in order, and what is still live."""
+    allocate, free = pools.host_method(pool, method), pools.feature(pool, "free")
+    results, live = [], []
+    for operation in workloads.churn_operations(pool.num_pages, CHURN_STEPS, SEED).tolist():
+        if operation > 0:
+            slots = allocate(operation * page_size)
+            if slots is None:
+                raise NotImplementedError("the request does not fit")
+            results.append(slots)
+            live.append(slots)
+        else:
+            free(live[-operation - 1])
+            live[-operation - 1] = live[-1]
+            live.pop()
+    return results, live
+
+
+def run_count(slots, page_size):
+    """Return in how many runs of pages an allocation lies, in its own order."""
+    return 1 + int(np.count_nonzero(np.diff(slots[::page_size]) != page_size))
+
+
+def churned_host():
+    """Build a host pool, churn it in FIFO order and return it alone."""
+    pool = pools.host_pool(NUM_PAGES, PAGE_SIZE)
+    churn(pool, "fifo", PAGE_SIZE)
+    return pool
+
+
+def used_lanes():
+    """Build a device pool with half of its pages free, use it and return it alone."""
+    pool = pools.lane_pool(LANE_PAGES, PAGE_SIZE, CP_SIZE, "contiguous")
+    owners = workloads.round_robin(64, CP_SIZE)
+    pools.arrange_lanes(pool, "random", owners, SEED)
+    allocate, free = pools.feature(pool, "alloc_pages_with_owners"), pools.feature(pool, "free")
+    for _ in range(20):
+        free(allocate(owners))
+    return pool
+
+
+def dispatched(call, *arguments):
+    """Return how many ATen operations a call dispatches."""
+    with AtenCounter() as counter:
+        call(*arguments)
+    return counter.operations

@@ -1,0 +1,118 @@
+"""What the benchmarks share: asv's timing attributes, the floor, and exact counts of bytes and operations."""
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Benchmark:
+    """The timing attributes of every benchmark: many small rounds, of a few short samples each.
+
+    Sub-classes set `version` by hand, and raise NotImplementedError in `setup` for what the installed kvpool does not
+    have or a pool cannot give, so that asv shows n/a.
+    """
+
+    rounds = 15
+    repeat = (2, 20, 0.006)
+    sample_time = 0.001
+    warmup_time = 0.003
+    # Seconds of CPU that one sample may take. Only a straightforward implementation, hundreds of times slower than the
+    # floor, takes longer.
+    sample_limit = 0.01
+
+    def rehearse(self, calls: Sequence[Callable[[], object]]) -> int:
+        """Run a trace once, outside the clock; return how many of its calls the timed function is to make.
+
+        That is all of them, unless they take longer than `sample_limit`. Then only the first ones are timed, and the
+        clock runs faster by as much as calls are left out, so that the figure is still that of the whole trace.
+
+        Raises NotImplementedError when a call returns None: the request does not fit, and a refusal is not timed.
+        """
+        done = 0
+        start = time.process_time()
+        while done < len(calls) and time.process_time() - start < self.sample_limit:
+            if calls[done]() is None:
+                raise NotImplementedError("the request does not fit")
+            done += 1
+        if done < len(calls):
+            scale = len(calls) / done
+            self.timer = lambda: time.perf_counter() * scale
+            self.repeat = (1, 1, 0)
+            self.warmup_time = 0
+        return done
+
+
+def floor(slots: int) -> torch.Tensor:
+    """Return as many slots in the cheapest way there is; what an allocator takes beyond this is its own."""
+    return torch.from_numpy(np.arange(slots))
+
+
+class AtenCounter(TorchDispatchMode):
+    """Counts the ATen operations dispatched while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.operations += 1
+        return func(*args, **(kwargs or {}))
+
+
+# Its first use takes more than a second: here it is paid once, before asv forks.
+with AtenCounter():
+    torch.empty(0)
+
+
+def retained_bytes(results: Iterable[object]) -> int:
+    """Return the bytes that tensors and ndarrays keep alive: each distinct storage or base, counted whole."""
+    return sum(_memory(results).values())
+
+
+def book_bytes(build: Callable[[], object]) -> int:
+    """Return the bytes that what `build` returns holds: traced by Python, and the tensors reachable from it."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        books = build()
+        gc.collect()
+        traced = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    tensors = (each for each in _reachable(books) if isinstance(each, torch.Tensor))
+    return traced + sum(size for key, size in _memory(tensors).items() if key[0] == "storage")
+
+
+def _memory(results: Iterable[object]) -> dict[tuple[str, int], int]:
+    sizes = {}
+    for result in results:
+        if isinstance(result, torch.Tensor):
+            storage = result.untyped_storage()
+            sizes["storage", storage.data_ptr()] = storage.nbytes()
+        elif isinstance(result, np.ndarray):
+            while isinstance(result.base, np.ndarray):
+                result = result.base
+            sizes["array", result.__array_interface__["data"][0]] = result.nbytes
+    return sizes
+
+
+def _reachable(root: object) -> Iterator[object]:
+    """Yield each object that `root` refers to, itself included, without what belongs to classes and modules."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, (type, type(gc), type(floor))):
+            continue
+        seen.add(id(each))
+        yield each
+        waiting.extend(gc.get_referents(each))

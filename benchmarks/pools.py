@@ -1,0 +1,77 @@
+"""Allocators in a known state: the one place where benchmarks and sweeps build them and choose what to call.
+
+What the installed kvpool does not have raises NotImplementedError, which asv shows as n/a.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import workloads
+
+try:
+    from kvpool import HostAllocator
+except ImportError:
+    HostAllocator = None
+try:
+    from kvpool import OwnerLaneAllocator
+except ImportError:
+    OwnerLaneAllocator = None
+
+HOST_METHODS = {"fifo": "alloc", "contiguous": "alloc_contiguous_preferred", "fewest_runs": "alloc_fewest_runs"}
+SELECTIONS = ("contiguous", "fifo")
+
+
+def feature(owner: object, name: str) -> Any:
+    """Return an attribute of an allocator that some commits do not have."""
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise NotImplementedError(f"this kvpool has no {name}") from None
+
+
+def host_pool(num_pages: int, page_size: int) -> Any:
+    """Build a host pool, all free."""
+    if HostAllocator is None:
+        raise NotImplementedError("this kvpool has no HostAllocator")
+    return HostAllocator(num_pages, page_size)
+
+
+def lane_pool(physical_pages: int, page_size: int, cp_size: int, selection: str, device: str = "cpu") -> Any:
+    """Build a device pool of `cp_size` lanes, all free."""
+    if OwnerLaneAllocator is None:
+        raise NotImplementedError("this kvpool has no OwnerLaneAllocator")
+    return OwnerLaneAllocator(physical_pages, page_size, cp_size, device=device, selection=selection)
+
+
+def arrange_host(pool: Any, free_order: np.ndarray) -> None:
+    """Bring an all-free host pool to a state in which just these pages are free, in this FIFO order."""
+    feature(pool, "alloc_pages")(pool.num_pages)
+    feature(pool, "return_pages")(free_order)
+
+
+def settle(pool: Any) -> None:
+    """Have a pool bring its lazy books up to date, which is not what is timed."""
+    feature(pool, "largest_run")()
+
+
+def lane_page_ids(indexes: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the logical page ids of physical pages given by index, lane by lane."""
+    return np.concatenate([index * len(indexes) + rank + 1 for rank, index in enumerate(indexes)])
+
+
+def arrange_lanes(pool: Any, pattern: str, owners: np.ndarray, seed: int) -> None:
+    """Bring each lane of a newly built pool to a free set made for what `owners` ask of it; the rest is allocated."""
+    demands = np.bincount(owners, minlength=pool.cp_size).tolist()
+    free_set = workloads.FREE_PATTERNS[pattern]
+    indexes = [free_set(pool.physical_pages, demand, seed, rank) for rank, demand in enumerate(demands)]
+    if any(index is None for index in indexes):
+        raise NotImplementedError(f"a lane of {pool.physical_pages} pages has no {pattern} set for these owners")
+    pool.free_pages = torch.from_numpy(lane_page_ids(indexes))
+
+
+def host_method(pool: Any, method: str) -> Callable[[int], torch.Tensor | None]:
+    """Return the bound method of a host pool that allocates slots."""
+    return feature(pool, HOST_METHODS[method])

@@ -1,0 +1,192 @@
+"""The asv suite: that each benchmark runs on this kvpool, says what it is, and is n/a where it should be."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
+
+from benchmarks import common, pools
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = {benchmark.name: benchmark for benchmark in disc_benchmarks("benchmarks")}
+# What the allocators' modules measure on a machine without a CUDA device.
+ALLOCATOR_MODULES = ("bench_host", "bench_lanes", "bench_memory", "bench_import", "bench_canary")
+ALLOCATOR_COMBINATIONS = 165
+
+
+def combinations(benchmark):
+    return math.prod(map(len, benchmark._params))
+
+
+def not_applicable(name, params):
+    """Whether a combination is n/a by design on a kvpool that has everything."""
+    match name.split(".")[1], *params:
+        case "FreshAlloc", order, pages, method:
+            return order != "contiguous_fifo" and (pages == 1 or method == "floor")
+        case "Growth", num_pages, _, method:
+            return method == "floor" and num_pages != 8_192
+        case (("LaneSelect" | "LaneAlloc"), owners, pages, selection):
+            as_round_robin = (owners == "one_rank" and pages == 1) or (owners == "zigzag" and pages in (1, 8))
+            return owners != "round_robin" and (as_round_robin or selection == "floor")
+        case "LaneAllocCuda", *_:
+            return not torch.cuda.is_available()
+    return False
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_benchmark_says_what_it_is(name):
+    benchmark = BENCHMARKS[name]
+    assert re.fullmatch(r"\d+", benchmark.version), "version is not set by hand"
+    assert benchmark.func.__doc__
+    assert type(benchmark.func.__self__).__doc__
+    assert len(benchmark.param_names) == len(benchmark._params)
+    assert all(re.fullmatch(r"[a-z][a-z_]*", each) for each in benchmark.param_names)
+    if benchmark.type == "track":
+        assert benchmark.unit != "unit"
+
+
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES)])
+def test_every_combination_runs(name):
+    once = {"repeat": 1, "number": 1, "warmup_time": 0, "min_run_count": 1, "rounds": 1}
+    for index in range(combinations(BENCHMARKS[name])):
+        benchmark = get_benchmark_from_name("benchmarks", f"{name}-{index}", extra_params=once)
+        params = benchmark._current_params
+        assert benchmark.do_setup() == not_applicable(name, params), f"{name}{params}"
+        if not_applicable(name, params):
+            continue
+        result = benchmark.do_run()
+        values = result["samples"] if benchmark.type == "time" else [result]
+        assert all(math.isfinite(value) and value >= 0 for value in values), f"{name}{params}: {result}"
+        kept = getattr(benchmark.func.__self__, "results", None) or []
+        assert all(each is not None for each in kept), f"{name}{params} timed a refusal"
+
+
+def test_allocators_stay_within_the_number_of_combinations():
+    measured = 0
+    for name in (name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES)):
+        for index in range(combinations(BENCHMARKS[name])):
+            benchmark = get_benchmark_from_name("benchmarks", f"{name}-{index}")
+            measured += not not_applicable(name, benchmark._current_params)
+    assert measured <= ALLOCATOR_COMBINATIONS
+
+
+# Runs in a process of its own: the suite imports kvpool once.
+WITHOUT_ALLOCATORS = """
+import sys, types
+sys.modules["kvpool"] = types.ModuleType("kvpool")
+from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
+for benchmark in disc_benchmarks("benchmarks"):
+    if benchmark.name.startswith(("bench_host", "bench_lanes", "bench_memory")):
+        benchmark = get_benchmark_from_name("benchmarks", benchmark.name + "-0")
+        print(benchmark.name, benchmark.do_setup())
+"""
+
+
+def test_a_kvpool_without_allocators_reads_not_applicable():
+    output = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ALLOCATORS], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    lines = [line for line in output.splitlines() if line.startswith("bench_")]
+    assert len(lines) > 10
+    assert all(line.endswith(" True") for line in lines)
+
+
+def test_a_pool_without_a_method_reads_not_applicable():
+    class Bare:
+        num_pages = 8
+
+    with pytest.raises(NotImplementedError, match="alloc_fewest_runs"):
+        pools.host_method(Bare(), "fewest_runs")
+    with pytest.raises(NotImplementedError, match="alloc_pages"):
+        pools.arrange_host(Bare(), np.arange(8))
+
+
+def test_the_suite_and_the_development_install_have_the_same_pins():
+    lines = (ROOT / "asv.conf.json").read_text().splitlines()
+    config = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
+    development = dict(requirement.split("==") for requirement in extra)
+    pins = {name.removeprefix("pip+"): versions for name, versions in config["matrix"]["req"].items()}
+    assert {"torch", "numpy", "numba", "asv_runner", "setuptools"} == set(pins)
+    assert pins == {name: [development[name]] for name in pins}
+
+
+def test_uninstalling_removes_what_numba_compiled(tmp_path):
+    lines = (ROOT / "asv.conf.json").read_text().splitlines()
+    config = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+    _, command = config["uninstall_command"]
+    code = re.search(r'python -c "(.*)"', command).group(1).format(project="kvpool")
+    stale = tmp_path / "kvpool" / "__pycache__"
+    stale.mkdir(parents=True)
+    (stale / "kernels.nbc").touch()
+    (tmp_path / "other").mkdir()
+    at_tmp_path = f"import sysconfig; sysconfig.get_path = lambda name: {str(tmp_path)!r}; "
+    for _ in range(2):  # The second time there is nothing left to remove, which is no failure.
+        subprocess.run([sys.executable, "-c", at_tmp_path + code], check=True)
+        assert [each.name for each in tmp_path.iterdir()] == ["other"]
+
+
+class TestRehearsal:
+    def test_a_fast_trace_is_timed_whole_by_the_plain_clock(self):
+        benchmark = common.Benchmark()
+        benchmark.sample_limit = 60
+        assert benchmark.rehearse([lambda: 0] * 30) == 30
+        assert not hasattr(benchmark, "timer")
+
+    def test_a_refusal_is_not_timed(self):
+        answers = iter([1, 1, None])
+        with pytest.raises(NotImplementedError, match="does not fit"):
+            common.Benchmark().rehearse([lambda: next(answers)] * 3)
+
+    def test_a_slow_trace_is_cut_short_and_its_time_scaled(self, monkeypatch):
+        clock = [0.0]
+
+        def call():
+            clock[0] += 0.004
+            return 0
+
+        monkeypatch.setattr(common.time, "process_time", lambda: clock[0])
+        monkeypatch.setattr(common.time, "perf_counter", lambda: clock[0])
+        benchmark = common.Benchmark()
+        calls = [call] * 30
+        done = benchmark.rehearse(calls)
+        assert done == math.ceil(benchmark.sample_limit / 0.004)
+        start = benchmark.timer()
+        for each in calls[:done]:
+            each()
+        assert benchmark.timer() - start == pytest.approx(30 * 0.004)
+
+
+class TestCounts:
+    def test_retained_bytes_counts_each_storage_once_and_whole(self):
+        whole = torch.zeros(1_000, dtype=torch.int64)
+        array = np.zeros(50, dtype=np.int64)
+        assert common.retained_bytes([whole[:3], whole[5:6]]) == 8_000
+        assert common.retained_bytes([array[:2], array[3:], np.zeros(2, dtype=np.int64)]) == 400 + 16
+
+    def test_book_bytes_sees_python_numpy_and_torch(self):
+        class Books:
+            def __init__(self):
+                self.ids = list(range(10_000, 20_000))
+                self.array = np.zeros(100_000, dtype=np.int64)
+                self.nested = {"view": (torch.zeros(50_000, dtype=torch.int64)[:10],)}
+
+        expected = 10_000 * (8 + sys.getsizeof(10_000)) + 800_000 + 400_000
+        assert common.book_bytes(Books) == pytest.approx(expected, rel=0.05)
+
+    def test_aten_operations_are_counted(self):
+        with common.AtenCounter() as counter:
+            (torch.zeros(3) + 1).sum()
+        assert counter.operations == 3
+
+    def test_floor_returns_the_slots(self):
+        assert common.floor(5).tolist() == [0, 1, 2, 3, 4]
+        assert common.floor(5).dtype == torch.int64

@@ -1,0 +1,285 @@
+"""The workloads of the suite: that they are what the benchmarks say, and that they never change."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from asv_runner.discovery import disc_benchmarks
+
+from benchmarks import bench_host, bench_lanes, workloads
+
+
+def digest(*arrays):
+    """The SHA-256 of arrays: shapes, and values as little-endian int64."""
+    whole = hashlib.sha256()
+    for array in arrays:
+        array = np.asarray(array)
+        whole.update(f"{array.shape}".encode())
+        whole.update(array.astype("<i8").tobytes())
+    return whole.hexdigest()
+
+
+def owners():
+    return [
+        workloads.OWNER_PATTERNS[pattern](pages, bench_lanes.CP_SIZE)
+        for pattern in bench_lanes.OWNERS
+        for pages in bench_lanes.CALLS
+    ]
+
+
+def fresh_orders():
+    return [
+        order(bench_host.NUM_PAGES, pages * calls, bench_host.SEED)
+        for order in workloads.HOST_PATTERNS.values()
+        for pages, calls in bench_host.FRESH_CALLS.items()
+    ]
+
+
+def churned():
+    state = bench_host.churned()
+    return [state.free, *state.live, state.tail]
+
+
+def free_set(pattern, lane_pages, demand):
+    return [
+        workloads.FREE_PATTERNS[pattern](lane_pages, demand, bench_lanes.SEED, rank)
+        for rank in range(bench_lanes.CP_SIZE)
+    ]
+
+
+def free_sets():
+    demand = 64 // bench_lanes.CP_SIZE * bench_lanes.CALLS[64]
+    return [each for name in workloads.FREE_PATTERNS for each in free_set(name, bench_lanes.LANE_PAGES, demand)]
+
+
+# Each workload: what makes it, its SHA-256, and the versions of the benchmarks that are given it. Whoever changes one
+# of them starts a new line on the graph, and has to say so here; a test compares this with what the benchmarks declare.
+PINNED = {
+    "calls": (
+        lambda: [
+            list(calls.items())
+            for calls in (
+                bench_host.FRESH_CALLS,
+                bench_host.CHURNED_CALLS,
+                bench_host.GROWTH_CALLS,
+                bench_lanes.CALLS,
+            )
+        ],
+        "103384b94cd5c2ba9f7e12c04574f947f92ff80f945281a9bb2679c91fddddbc",
+        {},
+    ),
+    "orders of a fresh pool": (
+        fresh_orders,
+        "6eae2920e1ea857421478da6ddfb069fac3c47010ba3914a9d8677998f7bbea2",
+        {"bench_host.FreshAlloc.time_alloc": "1"},
+    ),
+    "churned pool": (
+        churned,
+        "8c1088b6665c2a6eaac472d127b8dfbada4a9900336542298b136a5e96640ac0",
+        {
+            "bench_host.ChurnedAlloc.time_alloc": "1",
+            "bench_host.Churn.time_churn": "1",
+            "bench_host.Free.time_free": "1",
+        },
+    ),
+    "churn from a fresh pool": (
+        lambda: [workloads.churn_operations(bench_host.NUM_PAGES, bench_host.CHURN_STEPS, bench_host.SEED)],
+        "49492d2ead30f3b7ade7ce88fe8e68f19d0fb26999dd2d66f5236778ded709df",
+        {
+            "bench_memory.HostRuns.track_runs_per_alloc": "1",
+            "bench_memory.HostRuns.track_scattered_share": "1",
+            "bench_memory.HostRetention.track_retained_bytes": "1",
+            "bench_memory.Books.track_book_bytes_per_page": "1",
+        },
+    ),
+    "shuffled pool": (
+        lambda: [workloads.random_fragmented(bench_host.NUM_PAGES, 1, bench_host.SEED)],
+        "0f28b4967dc581f4fc081880f3ecd8277fddc30fc913ed0bef11e8d4e7fa9db5",
+        {"bench_memory.HostAten.track_aten_ops": "1"},
+    ),
+    "aged pools": (
+        lambda: [workloads.aged_tenth(num_pages, bench_host.SEED) for num_pages in bench_host.Growth.params[0]],
+        "dbe40dae0c2381620b21e8fff31adcdbdc2748ca361e0eb39656198521430cae",
+        {"bench_host.Growth.time_alloc_free": "1"},
+    ),
+    "owners": (
+        owners,
+        "2ae9abc569885ac92cd097d676bdf78fbba1410d22919e5204a91b3c316831f5",
+        {
+            "bench_lanes.LaneSelect.time_select_only": "1",
+            "bench_lanes.LaneAlloc.time_alloc_pages": "1",
+            "bench_lanes.LaneStats.time_stats": "1",
+            "bench_lanes.LaneStats.time_free_room_stats": "1",
+            "bench_lanes.LaneFree.time_free": "1",
+            "bench_lanes.LaneAllocCuda.time_alloc_pages": "1",
+            "bench_memory.LaneAten.track_aten_ops": "1",
+        },
+    ),
+    "free sets": (
+        free_sets,
+        "1519553eff759969906bf00056375f306b2f9cf67dd3e7391df3af45460ed899",
+        {"bench_lanes.LaneFreeSets.time_alloc_pages": "1"},
+    ),
+    "random free set of short lanes": (
+        lambda: free_set("random", 8_192, 64 // bench_lanes.CP_SIZE * bench_lanes.CALLS[64]),
+        "1ccb70cc7ec5c6c6e6432476d6380d1ed5182044e20b1d184a5f6b21b4ccd725",
+        {"bench_lanes.LaneSmall.time_alloc_pages": "1"},
+    ),
+}
+# No generated workload: a constant loop, an import, the building of a pool.
+WITHOUT_WORKLOAD = {
+    "bench_canary.Canary.time_python_loop": "1",
+    "bench_import.Import.timeraw_import": "1",
+    "bench_import.Import.timeraw_import_beside_torch": "1",
+    "bench_memory.PeakMemory.peakmem_host_pool": "1",
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_workload_is_pinned(name):
+    build, pinned, _ = PINNED[name]
+    assert digest(*build()) == pinned, (
+        "this workload has changed, and with it what a line of the graph means: "
+        "leave it and add another, or raise the version of each benchmark that uses it"
+    )
+
+
+def test_each_benchmark_names_its_workload():
+    expected = dict(WITHOUT_WORKLOAD)
+    for _, _, versions in PINNED.values():
+        expected |= versions
+    modules = {name.split(".")[0] for name in expected}
+    actual = {benchmark.name: benchmark.version for benchmark in disc_benchmarks("benchmarks")}
+    assert {name: version for name, version in actual.items() if name.split(".")[0] in modules} == expected
+
+
+def runs(page_ids):
+    """The runs of an array of page ids, in its order, as (first, length)."""
+    starts = np.flatnonzero(np.diff(page_ids, prepend=-2) != 1)
+    return list(zip(page_ids[starts].tolist(), np.diff(starts, append=len(page_ids)).tolist(), strict=True))
+
+
+class TestHostOrders:
+    @pytest.mark.parametrize("pattern", workloads.HOST_PATTERNS)
+    @pytest.mark.parametrize(("num_pages", "demand"), [(64, 1), (64, 7), (1_000, 100), (34_375, 10_240)])
+    def test_every_page_is_free_once(self, pattern, num_pages, demand):
+        order = workloads.HOST_PATTERNS[pattern](num_pages, demand, 0)
+        assert order.dtype == np.int64
+        assert np.array_equal(np.sort(order), np.arange(num_pages))
+
+    def test_contiguous_fifo_ascends(self):
+        assert workloads.contiguous_fifo(5, 2, 0).tolist() == [0, 1, 2, 3, 4]
+
+    def test_random_fragmented_follows_its_seed(self):
+        first, again, other = (workloads.random_fragmented(1_000, 8, seed) for seed in (0, 0, 1))
+        assert np.array_equal(first, again)
+        assert not np.array_equal(first, other)
+        assert len(runs(first)) > 990
+
+    @pytest.mark.parametrize(("num_pages", "demand"), [(8, 1), (9, 3), (64, 7), (1_000, 100), (34_375, 512)])
+    def test_fragmented_prefix_later_run(self, num_pages, demand):
+        order = workloads.fragmented_prefix_later_run(num_pages, demand, 0)
+        start = min(max(1, num_pages // 3), num_pages - demand)
+        later_run = range(start, start + demand)
+        prefix, run, rest = np.split(order, [demand, 2 * demand])
+        every_second = [page for page in range(num_pages - 1, -1, -2) if page not in later_run]
+        assert prefix.tolist() == every_second[:demand]
+        assert np.all(np.diff(np.sort(prefix)) > 1)
+        assert run.tolist() == list(later_run)
+        assert np.all(np.diff(rest) > 0)
+
+    def test_a_pool_too_small_has_no_order(self):
+        assert workloads.contiguous_fifo(4, 5, 0) is None
+        assert workloads.random_fragmented(4, 5, 0) is None
+        assert workloads.fragmented_prefix_later_run(8, 4, 0) is None
+        assert workloads.fragmented_prefix_later_run(4, 5, 0) is None
+        assert workloads.fragmented_prefix_later_run(1, 1, 0) is None
+
+
+class TestFreeSets:
+    def test_sequential_is_all(self):
+        assert workloads.sequential(5, 5, 0, 0).tolist() == [0, 1, 2, 3, 4]
+
+    @pytest.mark.parametrize("lane_pages", [8, 9, 8_192])
+    def test_random_is_a_seeded_half_of_its_own_for_each_rank(self, lane_pages):
+        free = workloads.random(lane_pages, 1, 0, 0)
+        assert len(free) == lane_pages // 2
+        assert np.all(np.diff(free) > 0)
+        assert set(free.tolist()) <= set(range(lane_pages))
+        assert np.array_equal(free, workloads.random(lane_pages, 1, 0, 0))
+        assert not np.array_equal(free, workloads.random(lane_pages, 1, 0, 1))
+        assert not np.array_equal(free, workloads.random(lane_pages, 1, 1, 0))
+
+    @pytest.mark.parametrize(("lane_pages", "demand"), [(64, 1), (64, 8), (64, 60), (64, 64), (8_192, 320)])
+    def test_owner_fragmented_later_run(self, lane_pages, demand):
+        free = set(workloads.owner_fragmented_later_run(lane_pages, demand, 0, 3).tolist())
+        start = min(max(4, 3 * demand), lane_pages - demand)
+        assert free >= set(range(start, start + demand))
+        assert not free & {start - 1, start + demand}
+        assert all((page in free) == (page % 2 == 0) for page in range(start - 1))
+        assert all((page in free) == (page % 2 == 0) for page in range(start + demand + 1, lane_pages))
+
+    def test_a_lane_too_small_has_no_set(self):
+        assert workloads.sequential(4, 5, 0, 0) is None
+        assert workloads.random(8, 5, 0, 0) is None
+        assert workloads.owner_fragmented_later_run(4, 5, 0, 0) is None
+
+
+class TestOwners:
+    def test_round_robin_and_one_rank(self):
+        assert workloads.round_robin(5, 3).tolist() == [0, 1, 2, 0, 1]
+        assert workloads.one_rank(3, 8).tolist() == [0, 0, 0]
+
+    def test_zigzag_deals_nearly_equal_segments_there_and_back(self):
+        assert workloads.zigzag(6, 3).tolist() == [0, 1, 2, 2, 1, 0]
+        assert workloads.zigzag(8, 3).tolist() == [0, 0, 1, 1, 2, 2, 1, 0]
+        assert workloads.zigzag(2, 3).tolist() == [0, 1]
+        assert np.bincount(workloads.zigzag(512, 8)).tolist() == [64] * 8
+
+
+class TestChurn:
+    def test_the_pool_stays_nine_tenths_full(self):
+        live, levels = [], []
+        for operation in workloads.churn_operations(2_000, 500, 0).tolist():
+            if operation > 0:
+                live.append(operation)
+                levels.append(sum(live))
+            else:
+                live[-operation - 1] = live[-1]
+                live.pop()
+        assert len(levels) == 500
+        assert max(levels) <= 1_800
+        assert min(levels[100:]) > 1_800 - 2 * 512
+        assert set(live) <= set(range(1, 513))
+
+    def test_the_churned_pool_is_what_fifo_allocation_leaves(self):
+        state = workloads.churned_pool(2_000, 300, 20, 0)
+        free, live = list(range(2_000)), []
+        operations = workloads.churn_operations(2_000, 320, 0).tolist()
+        for operation in operations[: len(operations) - len(state.tail)]:
+            if operation > 0:
+                live.append(free[:operation])
+                del free[:operation]
+            else:
+                free += live[-operation - 1]
+                live[-operation - 1] = live[-1]
+                live.pop()
+        assert state.free.tolist() == free
+        assert [pages.tolist() for pages in state.live] == live
+        assert int((state.tail > 0).sum()) == 20
+
+    def test_the_schedule_frees_what_the_churn_frees(self):
+        tail = np.array([5, -1, 7, -2, -2])  # Live: a, b; then a b c; c b; c b d; c d; c.
+        assert [index for need, index in bench_host.schedule(2, tail) if not need] == [0, 1, 3]
+        assert [need for need, _ in bench_host.schedule(2, tail) if need] == [5 * 64, 7 * 64]
+
+
+class TestAgedPool:
+    @pytest.mark.parametrize("num_pages", [8_192, 65_536])
+    def test_a_tenth_is_free_in_runs_of_bounded_length(self, num_pages):
+        pages = workloads.aged_tenth(num_pages, 0)
+        assert num_pages * 0.09 < len(pages) <= num_pages / 10
+        lengths = [length for _, length in runs(np.sort(pages))]
+        assert max(lengths) == 32
+        assert lengths.count(32) == num_pages // 640
+        assert len(runs(pages)) > len(pages) * 0.95
