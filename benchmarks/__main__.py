@@ -1,0 +1,29 @@
+"""`python -m benchmarks COMMAND …`: what is run by hand; `--help` after a command shows its options."""
+
+import importlib
+import sys
+
+# Command: its module, whose main(arguments) returns the exit status, and what it does.
+COMMANDS = {
+    "allocators": ("benchmarks.sweep_allocators", "time the allocators over a grid of sizes"),
+    "tokens": ("benchmarks.sweep_tokens", "time the token containers over the life of a request"),
+    "budgets": ("benchmarks.budgets", "print the design's budgets beside what is measured"),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run a command; return the exit status."""
+    if arguments[:1] in (["-h"], ["--help"]):
+        print("usage: python -m benchmarks COMMAND ...")
+        print("\n".join(f"  {command:12}{what}" for command, (_, what) in COMMANDS.items()))
+        return 0
+    command = arguments[0] if arguments else ""
+    if command not in COMMANDS:
+        print(f"python -m benchmarks: unknown command {command!r}: write one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    module, _ = COMMANDS[command]
+    return importlib.import_module(module).main(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
