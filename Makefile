@@ -1,0 +1,76 @@
+# Each target brings what it needs: the tools in .venv, asv's environment and everything measured under .asv.
+#
+#   make bench [RANGE=v1..v2] [BENCH=regex]   measure the last changes (or RANGE) and publish them beside the history
+#   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE?
+#   make test                                 lint, types, coverage and tests
+#   make budgets                              the budgets of the hot paths, measured now
+#   make history                              measure the milestones into results/ and publish html/
+#   make site                                 publish results/ to html/
+#   make selftest                             plant faults and see the comparison find each of them
+#   make clean                                remove .venv, .asv and the tools' caches
+
+# Any Python from 3.11 on that can make a virtual environment; name another one with PYTHON=...
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& command -v $$python && break; done)
+
+RANGE ?=
+BENCH ?=
+BASE ?= main
+HEAD ?= HEAD
+
+VENV := .venv
+READY := $(VENV)/ready
+RUN := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help bench compare test lint coverage budgets history site selftest clean
+
+help:
+	@sed -n 's/^#  //p' Makefile
+
+bench: $(READY)
+	$(RUN) -m history bench $(if $(BENCH),--bench '$(BENCH)') $(if $(RANGE),'$(RANGE)')
+
+compare: $(READY)
+	$(RUN) -m history compare $(if $(BENCH),--bench '$(BENCH)') '$(BASE)' '$(HEAD)'
+
+# pytest is last, so that its summary closes the output.
+test: lint coverage
+	$(RUN) -m pytest
+
+lint: $(READY)
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+
+# Compiled code is invisible to coverage: for this the kernels run as plain Python.
+coverage: $(READY)
+	NUMBA_DISABLE_JIT=1 $(RUN) -m coverage run -m pytest -q -m 'not compiled' --ignore-glob='tests/test_history_*'
+	$(RUN) -m coverage json --quiet -o $(VENV)/coverage.json
+	$(RUN) tests/check_branches.py $(VENV)/coverage.json
+
+budgets: $(READY)
+	$(RUN) -m benchmarks budgets
+
+history: $(READY)
+	$(RUN) -m history record $(if $(RANGE),'$(RANGE)')
+
+site: $(READY)
+	$(RUN) -m history publish
+
+selftest: $(READY)
+	$(RUN) -m history selftest
+
+clean:
+	rm -rf $(VENV) .asv .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+# The tools' pins are read from pyproject.toml; the package itself is not installed but run from here.
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "kvpool needs Python 3.11 or newer with ensurepip (Debian: python3-venv);" \
+		"name one with 'make PYTHON=/path/to/python'" >&2; exit 1; }
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+		print(*project['optional-dependencies']['dev'], sep='\n')" > $(VENV)/requirements.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r $(VENV)/requirements.txt
+	touch $@

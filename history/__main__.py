@@ -1,0 +1,67 @@
+"""The command line: ``python -m history COMMAND``."""
+
+import argparse
+import os
+import sys
+
+from history import UsageError
+from history.paths import ROOT
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from history import measure
+
+    return measure.bench(arguments.range, arguments.bench)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    from history import measure
+
+    return measure.record(arguments.range)
+
+
+def _publish(arguments: argparse.Namespace) -> int:
+    from history import publish
+
+    publish.recorded()
+    return 0
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bench", action="append", metavar="REGEX", help="only benchmarks that match")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m history", description="The history of kvpool's speed.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    bench = commands.add_parser("bench", help="measure a few commits and publish them, under .asv/")
+    bench.add_argument("range", nargs="?", help="as for git rev-list; default: the last 3 changes to kvpool/")
+    _add_bench(bench)
+    bench.set_defaults(run=_bench)
+
+    record = commands.add_parser("record", help="measure the milestones into results/ and publish html/")
+    record.add_argument("range", nargs="?", help="measure this range instead of benchmarks/milestones.txt")
+    record.set_defaults(run=_record)
+
+    publish = commands.add_parser("publish", help="publish what results/ holds to html/")
+    publish.set_defaults(run=_publish)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit status; a user's mistake is one line and status 2."""
+    arguments = _parser().parse_args(argv)
+    os.chdir(ROOT)
+    try:
+        return arguments.run(arguments)
+    except UsageError as error:
+        print(f"history: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("history: interrupted; what was measured before is kept", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

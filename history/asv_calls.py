@@ -1,0 +1,97 @@
+"""Call asv in this process: its configuration, its runs, and its errors as ours.
+
+In the process and not by the shell, because only there can a run be given a machine file that is not the
+user's own.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from asv import environment, util
+from asv.commands.publish import Publish
+from asv.commands.run import Run
+from asv.config import Config
+from asv.console import log
+from asv.plugin_manager import plugin_manager
+
+from history import UsageError
+from history.machine import write_machine_file
+from history.paths import ROOT, SCRATCH
+
+
+def configuration(results: Path | None = None, html: Path | None = None) -> Config:
+    """Return the repository's asv configuration, with other places for results and site where given."""
+    conf = Config.load(str(ROOT / "asv.conf.json"))
+    if results is not None:
+        conf.results_dir = str(results)
+    if html is not None:
+        conf.html_dir = str(html)
+    for plugin in conf.plugins:
+        plugin_manager.import_plugin(plugin)
+    return conf
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn what asv raises for a user into UsageError."""
+    try:
+        yield
+    except util.UserError as error:
+        if str(error) == "Interrupted.":
+            raise KeyboardInterrupt from error
+        raise UsageError(f"asv: {error}") from error
+    except util.ProcessError as error:
+        raise UsageError(f"asv: {' '.join(error.args[:4])} … failed: {last_line(error.stderr)}") from error
+    except environment.EnvironmentUnavailable as error:
+        raise UsageError(f"asv has no environment to measure in: {error}") from error
+
+
+def last_line(text: str | None) -> str:
+    """Return the last line of a program's output that says something."""
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    return lines[-1] if lines else "no message"
+
+
+def talk() -> None:
+    """Let asv print its progress."""
+    if not log._logger.handlers:
+        log.enable()
+
+
+def run(conf: Config, hashes: list[str], bench: list[str] | None = None, only_missing: bool = False) -> int:
+    """Measure the commits under this machine's name into the configuration's results; return asv's status.
+
+    With `only_missing`, benchmarks that have succeeded before are left out.
+    """
+    machine, machine_file = write_machine_file(SCRATCH)
+    talk()
+    with plain_errors():
+        status = Run.run(
+            conf,
+            range_spec=hashes,
+            bench=bench,
+            machine=machine,
+            _machine_file=str(machine_file),
+            pull=False,
+            skip_successful=only_missing,
+        )
+    log.flush()
+    return status or 0
+
+
+def publish(conf: Config) -> None:
+    """Publish the configuration's results into its html folder."""
+    talk()
+    with plain_errors():
+        Publish.run(conf, pull=False)
+    log.flush()
+
+
+def environment_name(conf: Config) -> str:
+    """Return the name of the environment that the configuration measures in."""
+    with plain_errors():
+        found = list(environment.get_environments(conf, None))
+    if not found:
+        raise UsageError("asv has no environment to measure in: see environment_type in asv.conf.json")
+    return found[0].name

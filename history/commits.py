@@ -1,0 +1,56 @@
+"""Ask git about commits."""
+
+import subprocess
+from typing import NamedTuple
+
+from history import UsageError
+from history.paths import ROOT
+
+
+class Commit(NamedTuple):
+    """A commit, as a page or a report shows it."""
+
+    hash: str
+    date: int  # author time, seconds since the epoch
+    subject: str
+
+
+def git(*arguments: str, check: bool = True) -> str:
+    """Return what ``git *arguments`` prints in the repository, or raise UsageError with git's own words."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode and check:
+        words = done.stderr.strip().splitlines() or ["no message"]
+        raise UsageError(f"git {arguments[0]} failed: {words[0]}")
+    return done.stdout.strip()
+
+
+def resolve(revision: str) -> str:
+    """Return the full hash of the commit that `revision` names."""
+    found = git("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}", check=False)
+    if not found:
+        raise UsageError(f"no commit is named {revision!r}; write a branch, a tag or a hash")
+    return found
+
+
+def in_range(spec: str) -> list[str]:
+    """Return the commits of a range as git rev-list has them, the first parent's line only, oldest first."""
+    found = git("rev-list", "--first-parent", "--reverse", *spec.split(), "--").split()
+    if not found:
+        raise UsageError(f"the range {spec!r} holds no commit")
+    return found
+
+
+def last_changes(path: str, count: int) -> list[str]:
+    """Return the last `count` commits of the first parent's line that change `path`, oldest first."""
+    return git("log", "--first-parent", f"-{count}", "--format=%H", "--reverse", "--", path).split()
+
+
+def describe(hashes: list[str]) -> list[Commit]:
+    """Return date and subject of each commit; one that this repository lacks has an empty subject."""
+    found = {}
+    for name in hashes:
+        line = git("show", "--no-patch", "--format=%H%x09%at%x09%s", name, check=False)
+        if line:
+            full, date, subject = line.split("\t", 2)
+            found[name] = Commit(full, int(date), subject)
+    return [found.get(name, Commit(name, 0, "")) for name in hashes]

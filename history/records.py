@@ -1,0 +1,108 @@
+"""Read what asv has recorded, as plain figures."""
+
+import json
+import math
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from asv.results import iter_results
+
+CANARY = "bench_canary."
+
+# Above this ratio to its best, the canary says that the machine was slow, not the code.
+DISTURBED = 1.15
+
+_MACHINE_FIELDS = {"machine", "os", "arch", "cpu", "num_cpu", "ram", "python"}
+
+
+class Case(NamedTuple):
+    """One combination of a benchmark's parameters, each as asv writes it (``repr``)."""
+
+    benchmark: str
+    parameters: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the case as asv names it."""
+        return f"{self.benchmark}({', '.join(self.parameters)})" if self.parameters else self.benchmark
+
+
+class Record(NamedTuple):
+    """What was measured of one commit, on one machine, in one environment."""
+
+    commit: str
+    machine: str
+    environment: str
+    python: str
+    requirements: dict[str, str]
+    measured: int  # seconds since the epoch
+    figures: dict[Case, float]  # what could be measured, in the benchmark's unit
+    failed: list[Case]  # what failed, or was added to a benchmark's parameters since
+    benchmarks: frozenset[str]  # those that were tried, at the version that the suite has now
+
+
+def load(results: Path) -> list[Record]:
+    """Return all records in `results`, less what another version of a benchmark measured."""
+    benchmarks = suite(results)
+    return [_record(found, benchmarks) for found in iter_results(str(results))] if benchmarks else []
+
+
+def suite(results: Path) -> dict[str, dict[str, Any]]:
+    """Return the benchmarks that the folder describes, by name."""
+    path = results / "benchmarks.json"
+    if not path.is_file():
+        return {}
+    return {name: what for name, what in json.loads(path.read_text()).items() if isinstance(what, dict)}
+
+
+def unroll(name: str, benchmark: Mapping[str, Any], values: list[float | None] | None) -> dict[Case, float | None]:
+    """Return asv's flat list of values by case: None where it failed, NaN where it does not apply."""
+    combinations = [tuple(each) for each in product(*benchmark["params"])]
+    if values is None:
+        values = [None] * len(combinations)
+    return {Case(name, each): value for each, value in zip(combinations, values, strict=True)}
+
+
+def canary_ratios(records: list[Record]) -> dict[str, float]:
+    """Return for each commit how slow its canary was: 1 is the best of its machine and environment."""
+    ratios: dict[str, float] = {}
+    best: dict[tuple[str, str, Case], float] = {}
+    for record in records:
+        for case, figure in _canaries(record):
+            key = (record.machine, record.environment, case)
+            best[key] = min(figure, best.get(key, math.inf))
+    for record in records:
+        for case, figure in _canaries(record):
+            ratio = figure / best[record.machine, record.environment, case]
+            ratios[record.commit] = max(ratio, ratios.get(record.commit, 0.0))
+    return ratios
+
+
+def _canaries(record: Record) -> list[tuple[Case, float]]:
+    return [(case, figure) for case, figure in record.figures.items() if case.benchmark.startswith(CANARY)]
+
+
+def _record(found, benchmarks: Mapping[str, Mapping[str, Any]]) -> Record:
+    names = found.get_result_keys(benchmarks)
+    figures: dict[Case, float] = {}
+    failed = []
+    for name in sorted(names):
+        values = found.get_result_value(name, benchmarks[name]["params"])
+        for case, value in unroll(name, benchmarks[name], values).items():
+            if value is None:
+                failed.append(case)
+            elif not math.isnan(value):
+                figures[case] = value
+    started = [found.started_at[name] for name in names if found.started_at.get(name)]
+    return Record(
+        found.commit_hash,
+        found.params["machine"],
+        found.env_name,
+        found.params["python"],
+        {key: value for key, value in found.params.items() if key not in _MACHINE_FIELDS},
+        max(started, default=0) // 1000,
+        figures,
+        failed,
+        frozenset(names),
+    )
