@@ -3,9 +3,31 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from history import UsageError
 from history.paths import ROOT
+
+COMPARE = """Measure two commits in alternation and report what changed. Exit status 0: measured, and no regression;
+1: measured, and a confirmed regression; 2: not measured, with the reason."""
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _above_one(text: str) -> float:
+    number = float(text)
+    if not number > 1:
+        raise ValueError
+    return number
+
+
+def _path(text: str) -> Path:
+    return Path(text).absolute()
 
 
 def _bench(arguments: argparse.Namespace) -> int:
@@ -27,6 +49,20 @@ def _publish(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(arguments: argparse.Namespace) -> int:
+    from history.compare import command
+
+    return command.run(
+        arguments.base,
+        arguments.head,
+        arguments.bench,
+        arguments.rounds,
+        arguments.factor,
+        arguments.output,
+        arguments.env_dir,
+    )
+
+
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bench", action="append", metavar="REGEX", help="only benchmarks that match")
 
@@ -46,6 +82,16 @@ def _parser() -> argparse.ArgumentParser:
 
     publish = commands.add_parser("publish", help="publish what results/ holds to html/")
     publish.set_defaults(run=_publish)
+
+    compare = commands.add_parser("compare", help="has HEAD made anything slower than BASE?", description=COMPARE)
+    compare.add_argument("base", metavar="BASE", help="a branch, tag or hash")
+    compare.add_argument("head", metavar="HEAD", nargs="?", default="HEAD", help="the same; default: HEAD")
+    _add_bench(compare)
+    compare.add_argument("--rounds", type=_positive, metavar="N", help="at most N rounds; default: the suite's")
+    compare.add_argument("--factor", type=_above_one, default=1.1, help="how much is a change; default: 1.1")
+    compare.add_argument("--output", type=_path, metavar="FILE", help="write the report here too")
+    compare.add_argument("--env-dir", type=_path, metavar="DIR", help="where asv's environments are; default: .asv/env")
+    compare.set_defaults(run=_compare)
     return parser
 
 

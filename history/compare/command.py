@@ -1,0 +1,115 @@
+"""Run a comparison from two revisions to a report and an exit status."""
+
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from asv.config import Config
+
+from history import UsageError, asv_calls, commits, machine
+from history.compare import NotMeasuredError, report, rounds, sides
+from history.compare.verdict import FACTOR, NOT_MEASURED, Measured, Verdict, judge, not_measured, suspects
+from history.paths import SCRATCH
+from history.records import CANARY
+
+REPORT = SCRATCH / "compare" / "report.md"
+
+
+class Comparison:
+    """Two revisions, what is known of them so far, and how to measure them."""
+
+    def __init__(self, base: str, head: str, patterns: list[str] | None, most_rounds: int | None, factor: float):
+        self.revisions = (base, head)
+        self.patterns = patterns
+        self.most_rounds = most_rounds
+        self.factor = factor
+        self.commits: tuple[commits.Commit, commits.Commit] | None = None
+        self.benchmarks: dict[str, dict[str, Any]] = {}
+
+    def run(self, conf: Config) -> Verdict:
+        """Measure both revisions, and again what looks changed; return the verdict."""
+        try:
+            return self._run(conf)
+        except (NotMeasuredError, UsageError) as error:
+            return not_measured(str(error))
+
+    def _run(self, conf: Config) -> Verdict:
+        base, head = commits.describe([commits.resolve(each) for each in self.revisions])
+        self.commits = base, head
+        shared = sides.shared_environment(conf)
+        _say(f"building {base.hash[:8]} and {head.hash[:8]}")
+        both = (sides.prepare(shared, "BASE", base), sides.prepare(shared, "HEAD", head))
+        found = rounds.discover(conf, both[1])
+        self.benchmarks = {each["name"]: each for each in found}
+
+        first = self._measure(conf, both, found, self.patterns, "measuring")
+        doubtful = suspects(first, self.factor)
+        again = None
+        if doubtful:
+            again = self._measure(conf, both, found, rounds.exactly(doubtful), f"{len(doubtful)} cases again")
+        return judge(first, again, self.factor, same_commit=base.hash == head.hash)
+
+    def _measure(
+        self, conf: Config, both: tuple[sides.Side, sides.Side], found: list[Any], patterns: list[str] | None, what: str
+    ) -> Measured:
+        chosen = rounds.select(conf, found, patterns, self.most_rounds)
+        if not chosen:
+            raise NotMeasuredError(f"no benchmark matches {' or '.join(patterns or ['anything'])}")
+        if patterns:
+            chosen = rounds.select(conf, found, [*patterns, f"^{CANARY}"], self.most_rounds)
+        return rounds.measure(conf, both, chosen, lambda text: _say(f"{what}: {text}"))
+
+
+def run(
+    base: str,
+    head: str,
+    patterns: list[str] | None = None,
+    most_rounds: int | None = None,
+    factor: float = FACTOR,
+    output: Path | None = None,
+    env_dir: Path | None = None,
+) -> int:
+    """Compare two revisions, print and write the report, and return the status: 0, 1 or 2, whatever happens."""
+    try:
+        return _run(Comparison(base, head, patterns, most_rounds, factor), output, env_dir)
+    except UsageError:
+        raise
+    except Exception as error:
+        # A crash of this program must not leave by status 1, which means a regression.
+        traceback.print_exc()
+        print(not_measured(f"the comparison itself failed: {error!r}").sentence)
+        return NOT_MEASURED
+
+
+def _run(comparison: Comparison, output: Path | None, env_dir: Path | None) -> int:
+    reports = {REPORT, output or REPORT}
+    for path in reports:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+        except OSError as error:
+            raise UsageError(f"the report cannot be written: {error}") from error
+    began = time.monotonic()
+    conf = asv_calls.configuration()
+    if env_dir is not None:
+        conf.env_dir = str(env_dir)
+    verdict = comparison.run(conf)
+    text = report.write(
+        verdict,
+        comparison.revisions,
+        comparison.commits,
+        comparison.benchmarks,
+        machine.describe(),
+        comparison.factor,
+        (time.monotonic() - began) / 60,
+    )
+    for path in reports:
+        path.write_text(text)
+    print(text, end="")
+    return verdict.status
+
+
+def _say(text: str) -> None:
+    print(f"compare: {text}", file=sys.stderr, flush=True)
