@@ -45,6 +45,11 @@ def last_changes(path: str, count: int) -> list[str]:
     return git("log", "--first-parent", f"-{count}", "--format=%H", "--reverse", "--", path).split()
 
 
+def all_in_order() -> list[str]:
+    """Return every commit of every branch, a commit before those that build on it, as asv numbers them."""
+    return git("rev-list", "--all", "--date-order", "--reverse").split()
+
+
 def describe(hashes: list[str]) -> list[Commit]:
     """Return date and subject of each commit; one that this repository lacks has an empty subject."""
     found = {}

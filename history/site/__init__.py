@@ -2,16 +2,21 @@
 
 from pathlib import Path
 
-from history.site import libraries, offline
+from history.site import frontpage, libraries, offline
 
 
 def finish(conf, html: Path) -> None:
-    """Make the site that asv has just written to `html` work without a network and from disk."""
-    page = html / "index.html"
+    """Make the site that asv has just written to `html` work without a network and from disk, and give it a front.
+
+    asv's own page moves to ``grid.html``; the front page sends addresses that name a graph on to it.
+    """
+    front, grid = html / "index.html", html / frontpage.GRID
+    front.rename(grid)
     problem = libraries.bring(html / "vendor")
     if problem:
-        print(f"\nThe site loads its libraries from their public addresses, as asv publishes it: {problem}.")
+        print(f"\nThe grid loads its libraries from their public addresses, as asv publishes it: {problem}.")
     else:
-        libraries.rewrite(page)
+        libraries.rewrite(grid)
     offline.add_data(html)
-    offline.add_reader(page)
+    offline.add_reader(grid)
+    frontpage.write(Path(conf.results_dir), front)

@@ -1,0 +1,129 @@
+"""The page that a visitor sees first: what asv's grid does not say at a glance."""
+
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from asv.util import human_value
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from history import commits, records
+from history.records import Case, Record
+from history.site import trend
+from history.site.families import FAMILIES, Family, Row
+
+GRID = "grid.html"
+WIDTH, HEIGHT = 220, 44
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("history"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+def write(results: Path, page: Path) -> None:
+    """Write the front page of what `results` holds to the file `page`."""
+    page.write_text(render(results))
+
+
+def render(results: Path) -> str:
+    """Return the front page of what `results` holds."""
+    order = {commit: number for number, commit in enumerate(commits.all_in_order())}
+    shown = trend.longest_history(records.load(results), order)
+    suite = records.suite(results)
+    machines = {each["machine"]: each for each in map(_json, sorted(results.glob("*/machine.json")))}
+    ratios = records.canary_ratios(shown)
+    disturbed = {each.commit for each in shown if ratios.get(each.commit, 1.0) > records.DISTURBED}
+    described = commits.describe([each.commit for each in shown])
+    return _TEMPLATES.get_template("frontpage.html").render(
+        families=[_family(family, shown, suite, disturbed) for family in FAMILIES if _has(family, shown)],
+        commits=_commits(described, shown, ratios),
+        titles=[family.title for family in FAMILIES if _has(family, shown)],
+        latest=shown[-1] if shown else None,
+        measured=datetime.date.fromtimestamp(max((each.measured for each in shown), default=0)).isoformat(),
+        machine=machines.get(shown[-1].machine, {}) if shown else {},
+        others=sorted(set(machines) - {shown[-1].machine if shown else ""}),
+        disturbed_above=records.DISTURBED,
+        grid=GRID,
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+def _has(family: Family, shown: Sequence[Record]) -> bool:
+    return any(trend.line(row.case, shown).measured for row in family.rows)
+
+
+def _family(
+    family: Family, shown: Sequence[Record], suite: dict[str, dict[str, Any]], disturbed: set[str]
+) -> dict[str, Any]:
+    rows = [_row(row, shown, suite, disturbed) for row in family.rows if trend.line(row.case, shown).measured]
+    return {"title": family.title, "about": family.about, "rows": rows}
+
+
+def _row(row: Row, shown: Sequence[Record], suite: dict[str, dict[str, Any]], disturbed: set[str]) -> dict[str, Any]:
+    line = trend.line(row.case, shown)
+    unit = suite[row.case.benchmark]["unit"]
+    floor = trend.line(row.floor, shown).measured if row.floor else []
+    return {
+        "label": row.label,
+        "first": human_value(line.measured[0], unit),
+        "latest": human_value(line.measured[-1], unit),
+        "change": trend.in_words(line.ratio, unit),
+        "better": line.ratio < 1 / 1.05,
+        "worse": line.ratio > 1.05,
+        "floor": _times(line.measured[-1] / floor[-1]) if floor else "",
+        "points": [
+            {"x": x, "y": y, "disturbed": shown[index].commit in disturbed}
+            for index, x, y in trend.points(line, WIDTH, HEIGHT)
+        ],
+        "link": link(row.case, suite[row.case.benchmark]["param_names"]),
+    }
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
+
+
+def link(case: Case, names: Sequence[str]) -> str:
+    """Return the address of asv's graph of one case."""
+    chosen = [f"p-{quote(name)}={quote(value)}" for name, value in zip(names, case.parameters, strict=True)]
+    return f"{GRID}#{quote(case.benchmark)}" + (f"?{'&'.join(chosen)}" if chosen else "")
+
+
+def _commits(
+    described: Sequence[commits.Commit], shown: Sequence[Record], ratios: dict[str, float]
+) -> list[dict[str, Any]]:
+    """Return a line for each commit, the newest first: what it did to each family."""
+    changes = [trend.steps(family, shown) for family in FAMILIES if _has(family, shown)]
+    found = []
+    for index, (commit, record) in enumerate(zip(described, shown, strict=True)):
+        canary = ratios.get(record.commit, 1.0)
+        found.append(
+            {
+                "hash": record.commit[:8],
+                "subject": commit.subject or "not in this repository",
+                "date": datetime.date.fromtimestamp(commit.date).isoformat() if commit.date else "",
+                "disturbed": f"{canary:.2f}" if canary > records.DISTURBED else "",
+                "changes": [_change(each[index]) for each in changes],
+            }
+        )
+    return found[::-1]
+
+
+def _change(step: trend.Step | None) -> dict[str, Any] | None:
+    if step is None:
+        return None
+    words = trend.in_words(step.ratio, "seconds").replace("faster", "better").replace("slower", "worse")
+    return {"words": words, "cases": step.cases, "large": trend.is_large(step), "better": step.ratio < 1}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())

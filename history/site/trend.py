@@ -1,0 +1,120 @@
+"""From records to what the front page says: first and latest figures, lines, steps. No input or output here."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from history.records import Case, Record
+from history.site.families import Family
+
+# A family's step is worth a line when the geometric mean of its cases changes by more than this, either way.
+LARGE = 1.25
+
+
+class Line(NamedTuple):
+    """The figures of one case over the recorded commits, None where it was not measured."""
+
+    figures: tuple[float | None, ...]
+
+    @property
+    def measured(self) -> list[float]:
+        """The figures there are."""
+        return [figure for figure in self.figures if figure is not None]
+
+    @property
+    def ratio(self) -> float:
+        """Latest over first, 1 if there is nothing to compare."""
+        return _ratio(self.measured[0], self.measured[-1]) if self.measured else 1.0
+
+
+class Step(NamedTuple):
+    """What one commit did to a family, beside the commit recorded before it."""
+
+    index: int
+    ratio: float  # geometric mean of after / before
+    cases: int
+
+
+def line(case: Case, records: Sequence[Record]) -> Line:
+    """Return the figures of `case` in the order of the records."""
+    return Line(tuple(record.figures.get(case) for record in records))
+
+
+def steps(family: Family, records: Sequence[Record]) -> list[Step | None]:
+    """Return what each record changed in the family: None for the first one and where no case is in both."""
+    found: list[Step | None] = [None] * len(records)
+    for index in range(1, len(records)):
+        before, after = (records[each].figures for each in (index - 1, index))
+        common = [case for case in after if case in before and family.holds(case)]
+        if common:
+            found[index] = Step(
+                index, geometric_mean(_ratio(before[case], after[case]) for case in common), len(common)
+            )
+    return found
+
+
+def is_large(step: Step | None) -> bool:
+    """Tell whether a step is worth a line."""
+    return step is not None and (step.ratio > LARGE or step.ratio < 1 / LARGE)
+
+
+def geometric_mean(ratios: Iterable[float]) -> float:
+    """Return the mean of ratios, in which twice and half cancel out.
+
+    >>> geometric_mean([2.0, 0.5])
+    1.0
+    """
+    logs = [math.log(ratio) for ratio in ratios if 0 < ratio < math.inf]
+    return math.exp(sum(logs) / len(logs)) if logs else 1.0
+
+
+def in_words(ratio: float, unit: str) -> str:
+    """Return a change from first to latest in words.
+
+    >>> in_words(0.01, "seconds"), in_words(1.5, "bytes"), in_words(1.02, "seconds")
+    ('100x faster', '1.5x more', 'unchanged')
+    """
+    better, worse = ("faster", "slower") if unit == "seconds" else ("less", "more")
+    if ratio == 0:
+        return "down to none"
+    if ratio == math.inf:
+        return "up from none"
+    factor = max(ratio, 1 / ratio)
+    if factor < 1.05:
+        return "unchanged"
+    digits = f"{factor:,.0f}" if factor >= 10 else f"{factor:.1f}"
+    return f"{digits}x {better if ratio < 1 else worse}"
+
+
+def points(values: Line, width: float, height: float) -> list[tuple[int, float, float]]:
+    """Return where each measured figure is drawn in a box: its record's index, x and y, on a logarithmic scale."""
+    figures = [(index, figure) for index, figure in enumerate(values.figures) if figure is not None]
+    logs = {index: math.log(max(figure, 1e-12)) for index, figure in figures}
+    if not logs:
+        return []
+    low, high = min(logs.values()), max(logs.values())
+    # A change of less than a third is drawn as small as it is.
+    span = max(high - low, math.log(4 / 3))
+    middle = (low + high) / 2
+    last = max(len(values.figures) - 1, 1)
+    return [(index, width * index / last, height * (0.5 - (value - middle) / span)) for index, value in logs.items()]
+
+
+def longest_history(records: Sequence[Record], order: Mapping[str, int]) -> list[Record]:
+    """Return the records of the machine and environment that most commits were measured on, in the order of `order`.
+
+    On a tie, of the one measured last. A commit that `order` does not know comes at the end.
+    """
+    lines: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        lines.setdefault((record.machine, record.environment), []).append(record)
+    if not lines:
+        return []
+    chosen = max(lines.values(), key=lambda each: (len(each), max(record.measured for record in each)))
+    return sorted(chosen, key=lambda record: (order.get(record.commit, len(order)), record.measured))
+
+
+def _ratio(before: float, after: float) -> float:
+    if before == after:
+        return 1.0
+    return after / before if before else math.inf
