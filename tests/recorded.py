@@ -1,44 +1,71 @@
 """A small recorded history, written as asv writes it."""
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+CANARY = "bench_canary.Canary.time_python_loop"
+ALLOC = "bench_host.ChurnedAlloc.time_alloc"
+RUNS = "bench_memory.HostRuns.track_runs_per_alloc"
+
+MACHINE = {"os": "Linux", "arch": "x86_64", "cpu": "AMD EPYC", "num_cpu": "2", "ram": "24GiB"}
+
+
+def benchmark(name: str, unit: str, kind: str = "time", **parameters: list[str]) -> dict[str, Any]:
+    """Describe a benchmark as asv does."""
+    return {
+        "name": name,
+        "code": "def time(): ...",
+        "param_names": list(parameters),
+        "params": list(parameters.values()),
+        "type": kind,
+        "unit": unit,
+        "version": "1",
+    }
+
 
 BENCHMARKS = {
-    "version": 2,
-    "bench_canary.Canary.time_loop": {"params": [], "version": "1"},
-    "bench_host.Alloc.time_alloc": {"params": [["'fifo'", "'floor'"], ["1", "8"]], "version": "2"},
+    CANARY: benchmark(CANARY, "seconds"),
+    ALLOC: benchmark(ALLOC, "seconds", pages=["1", "64"], method=["'contiguous'", "'floor'"]),
+    RUNS: benchmark(RUNS, "runs", "track", method=["'fewest_runs'"]),
 }
 
 
-def write_results(folder, commit, canary, alloc, version="2", machine_name="m", started=1000):
-    """Write what asv would of one commit: the canary's figure, and those of four cases of an allocation."""
-    columns = ["result", "params", "version", "started_at"]
-    folder.joinpath(machine_name).mkdir(parents=True, exist_ok=True)
-    folder.joinpath(machine_name, "machine.json").write_text(
-        json.dumps({"version": 1, "machine": machine_name, "cpu": "c"})
-    )
-    folder.joinpath("benchmarks.json").write_text(json.dumps(BENCHMARKS))
-    folder.joinpath(machine_name, f"{commit[:8]}-env.json").write_text(
-        json.dumps(
-            {
-                "version": 2,
-                "commit_hash": commit,
-                "env_name": "env",
-                "date": 0,
-                "params": {"machine": machine_name, "cpu": "c", "python": "3.11", "numpy": "2.4.6"},
-                "python": "3.11",
-                "requirements": {"numpy": "2.4.6"},
-                "env_vars": {},
-                "result_columns": columns,
-                "results": {
-                    "bench_canary.Canary.time_loop": [[canary], [], "1", started * 1000],
-                    "bench_host.Alloc.time_alloc": [
-                        alloc,
-                        BENCHMARKS["bench_host.Alloc.time_alloc"]["params"],
-                        version,
-                        started * 1000,
-                    ],
-                },
-                "durations": {},
-            }
-        )
-    )
+def write(
+    folder: Path,
+    commit: str,
+    figures: Mapping[str, list[float | None]],
+    versions: Mapping[str, str] | None = None,
+    machine: str = "m",
+    date: int = 0,
+    started: int = 1000,
+) -> None:
+    """Record the figures of one commit: a list for each benchmark, in the order of its cases."""
+    here = folder / machine
+    here.mkdir(parents=True, exist_ok=True)
+    _dump(folder / "benchmarks.json", {**BENCHMARKS, "version": 2})
+    _dump(here / "machine.json", {**MACHINE, "machine": machine, "version": 1})
+    rows = {
+        name: [values, BENCHMARKS[name]["params"], (versions or {}).get(name, "1"), started * 1000]
+        for name, values in figures.items()
+    }
+    requirements = {"numpy": "2.4.6"}
+    found = {
+        "version": 2,
+        "commit_hash": commit,
+        "env_name": "env",
+        "date": date * 1000,
+        "params": {**MACHINE, "machine": machine, "python": "3.11", **requirements},
+        "python": "3.11",
+        "requirements": requirements,
+        "env_vars": {},
+        "result_columns": ["result", "params", "version", "started_at"],
+        "results": rows,
+        "durations": {},
+    }
+    _dump(here / f"{commit[:8]}-env.json", found)
+
+
+def _dump(path: Path, what: object) -> None:
+    path.write_text(json.dumps(what))

@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from history import UsageError, commits, machine, milestones, records
 from history.__main__ import main
 from history.records import Case
-from tests.recorded import write_results
+from tests.recorded import ALLOC, CANARY, write
 
 
 def test_the_machine_is_named_by_its_processor_cores_and_memory(monkeypatch):
@@ -113,27 +114,26 @@ def test_a_mistake_of_the_user_is_one_line_and_status_2(capsys):
 
 
 def test_what_failed_and_what_does_not_apply_are_told_apart(tmp_path):
-    write_results(tmp_path, "a" * 40, 1.0, [2.0, None, float("nan"), 3.0])
+    write(tmp_path, "a" * 40, {CANARY: [1.0], ALLOC: [2.0, None, math.nan, 3.0]})
     (found,) = records.load(tmp_path)
-    name = "bench_host.Alloc.time_alloc"
     assert found.figures == {
-        Case("bench_canary.Canary.time_loop", ()): 1.0,
-        Case(name, ("'fifo'", "1")): 2.0,
-        Case(name, ("'floor'", "8")): 3.0,
+        Case(CANARY, ()): 1.0,
+        Case(ALLOC, ("1", "'contiguous'")): 2.0,
+        Case(ALLOC, ("64", "'floor'")): 3.0,
     }
-    assert found.failed == [Case(name, ("'fifo'", "8"))]
+    assert found.failed == [Case(ALLOC, ("1", "'floor'"))]
     assert (found.commit, found.python, found.requirements) == ("a" * 40, "3.11", {"numpy": "2.4.6"})
     assert found.measured == 1000
 
 
 def test_what_another_version_of_a_benchmark_measured_is_left_out(tmp_path):
-    write_results(tmp_path, "a" * 40, 1.0, [1.0, 1.0, 1.0, 1.0], version="1")
+    write(tmp_path, "a" * 40, {CANARY: [1.0], ALLOC: [1.0] * 4}, versions={ALLOC: "0"})
     (found,) = records.load(tmp_path)
-    assert found.benchmarks == {"bench_canary.Canary.time_loop"}
+    assert found.benchmarks == {CANARY}
 
 
 def test_the_canary_is_compared_with_its_best_on_the_same_machine(tmp_path):
     for commit, canary, name in [("a", 1.0, "m"), ("b", 1.2, "m"), ("c", 9.0, "other")]:
-        write_results(tmp_path, commit * 40, canary, [1.0] * 4, machine_name=name)
+        write(tmp_path, commit * 40, {CANARY: [canary]}, machine=name)
     ratios = records.canary_ratios(records.load(tmp_path))
     assert ratios == {"a" * 40: 1.0, "b" * 40: pytest.approx(1.2), "c" * 40: 1.0}

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -74,18 +75,34 @@ def _row(row: Row, shown: Sequence[Record], suite: dict[str, dict[str, Any]], di
     floor = trend.line(row.floor, shown).measured if row.floor else []
     return {
         "label": row.label,
-        "first": human_value(line.measured[0], unit),
-        "latest": human_value(line.measured[-1], unit),
+        "first": figure(line.measured[0], unit),
+        "latest": figure(line.measured[-1], unit),
         "change": trend.in_words(line.ratio, unit),
         "better": line.ratio < 1 / 1.05,
         "worse": line.ratio > 1.05,
         "floor": _times(line.measured[-1] / floor[-1]) if floor else "",
         "points": [
-            {"x": x, "y": y, "disturbed": shown[index].commit in disturbed}
+            {"x": x, "y": y, "last": index == len(shown) - 1, "disturbed": shown[index].commit in disturbed}
             for index, x, y in trend.points(line, WIDTH, HEIGHT)
         ],
         "link": link(row.case, suite[row.case.benchmark]["param_names"]),
     }
+
+
+def figure(value: float, unit: str) -> str:
+    """Return a figure with its unit, in three or four digits.
+
+    >>> figure(6.4e-5, "seconds"), figure(15.3138, "bytes"), figure(512_000, "bytes"), figure(1.0567, "runs")
+    ('64.0 μs', '15.3 bytes', '512 kB', '1.057 runs')
+    """
+    if unit == "seconds":
+        return re.sub(r"(?<=\d)(?=\D+$)", " ", human_value(value, unit))
+    if unit == "bytes":
+        for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+            if value >= size:
+                return f"{value / size:.3g} {name}"
+        return f"{value:.3g} bytes"
+    return f"{value:.4g} {unit}"
 
 
 def _times(ratio: float) -> str:
