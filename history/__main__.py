@@ -59,8 +59,13 @@ def _compare(arguments: argparse.Namespace) -> int:
         arguments.rounds,
         arguments.factor,
         arguments.output,
-        arguments.env_dir,
     )
+
+
+def _selftest(arguments: argparse.Namespace) -> int:
+    from history import selftest
+
+    return selftest.run(arguments.only)
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
@@ -90,8 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--rounds", type=_positive, metavar="N", help="at most N rounds; default: the suite's")
     compare.add_argument("--factor", type=_above_one, default=1.1, help="how much is a change; default: 1.1")
     compare.add_argument("--output", type=_path, metavar="FILE", help="write the report here too")
-    compare.add_argument("--env-dir", type=_path, metavar="DIR", help="where asv's environments are; default: .asv/env")
     compare.set_defaults(run=_compare)
+
+    selftest = commands.add_parser("selftest", help="plant faults and see the comparison find each of them")
+    selftest.add_argument("--only", metavar="WORD", help="only the faults whose name holds it")
+    selftest.set_defaults(run=_selftest)
     return parser
 
 

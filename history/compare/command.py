@@ -69,11 +69,10 @@ def run(
     most_rounds: int | None = None,
     factor: float = FACTOR,
     output: Path | None = None,
-    env_dir: Path | None = None,
 ) -> int:
     """Compare two revisions, print and write the report, and return the status: 0, 1 or 2, whatever happens."""
     try:
-        return _run(Comparison(base, head, patterns, most_rounds, factor), output, env_dir)
+        return _run(Comparison(base, head, patterns, most_rounds, factor), output)
     except UsageError:
         raise
     except Exception as error:
@@ -83,7 +82,7 @@ def run(
         return NOT_MEASURED
 
 
-def _run(comparison: Comparison, output: Path | None, env_dir: Path | None) -> int:
+def _run(comparison: Comparison, output: Path | None) -> int:
     reports = {REPORT, output or REPORT}
     for path in reports:
         try:
@@ -93,8 +92,6 @@ def _run(comparison: Comparison, output: Path | None, env_dir: Path | None) -> i
             raise UsageError(f"the report cannot be written: {error}") from error
     began = time.monotonic()
     conf = asv_calls.configuration()
-    if env_dir is not None:
-        conf.env_dir = str(env_dir)
     verdict = comparison.run(conf)
     text = report.write(
         verdict,

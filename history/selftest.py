@@ -1,0 +1,314 @@
+"""Plant faults, each in a throwaway clone, and see that the comparison finds it and says what it should."""
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from history import UsageError, asv_calls, records
+from history.compare import sides
+from history.compare.verdict import NOT_MEASURED, PASSED, REGRESSED
+from history.paths import ROOT, SCRATCH
+
+ROUNDS = 5
+ALLOC = r"^bench_host\.ChurnedAlloc\.time_alloc\(64, 'fifo'\)$"
+FREE = r"^bench_host\.Free\.time_free\(64, 'kvpool'\)$"
+RETAINED = r"^bench_memory\.HostRetention\.track_retained_bytes\('fifo'\)$"
+OPERATIONS = r"^bench_memory\.HostAten\.track_aten_ops\('fifo'\)$"
+
+
+class Clone:
+    """A throwaway clone of the repository's HEAD that shares its environments."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
+        self.git("checkout", "--quiet", "-B", "main")
+        scratch = folder / SCRATCH.name
+        scratch.mkdir()
+        for name in ("env", "npm"):
+            if (SCRATCH / name).is_dir():
+                (scratch / name).symlink_to(SCRATCH / name)
+
+    def git(self, *arguments: str) -> None:
+        """Run git in the clone."""
+        settings = ["-c", "user.name=selftest", "-c", "user.email=selftest", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *settings, *arguments], cwd=self.folder, check=True)
+
+    def commit(self, name: str) -> None:
+        """Commit everything, and give the commit a branch of that name."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", f"Planted: {name}")
+        self.git("branch", "--force", name)
+
+    def append(self, path: str, text: str) -> None:
+        """Add text to the end of a file, which has to be there."""
+        with (self.folder / path).open("r+") as file:
+            file.seek(0, 2)
+            file.write(text)
+
+    def replace(self, path: str, old: str, new: str) -> None:
+        """Replace what is in a file exactly once."""
+        text = (self.folder / path).read_text()
+        if text.count(old) != 1:
+            raise UsageError(f"{path} does not hold {old!r} exactly once: the fault cannot be planted")
+        (self.folder / path).write_text(text.replace(old, new))
+
+    def history(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of this package in the clone."""
+        command = [sys.executable, "-m", "history", *arguments]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+
+
+class Fault(NamedTuple):
+    """What to plant, and what the comparison has to answer."""
+
+    name: str
+    plant: Callable[[Clone], None]  # makes the branches base and head
+    benchmarks: list[str]
+    status: int
+    says: list[str]  # each is somewhere in the report
+    base: str = "base"
+    head: str = "head"
+    also: Callable[[Clone], str | None] | None = None  # returns what is wrong beyond the comparison
+
+
+def _at_head(path: str, text: str) -> Callable[[Clone], None]:
+    """Return what plants `text` at the end of a file of HEAD."""
+
+    def plant(clone: Clone) -> None:
+        clone.commit("base")
+        clone.append(path, text)
+        clone.commit("head")
+
+    return plant
+
+
+SLOW_FREE = """
+
+from time import perf_counter_ns as _clock
+
+_free = HostAllocator.free
+
+
+def _slow_free(self, slots):
+    start = _clock()
+    freed = _free(self, slots)
+    end = _clock()
+    while _clock() < end + 3 * (end - start) // 10:
+        pass
+    return freed
+
+
+HostAllocator.free = _slow_free
+"""
+
+COPIED_RESULT = """
+
+_alloc = HostAllocator.alloc
+HostAllocator.alloc = lambda self, need_size: (slots := _alloc(self, need_size)) is not None and slots.clone()
+"""
+
+PINNED_RESULT = """
+
+_alloc = HostAllocator.alloc
+
+
+def _alloc_view(self, need_size):
+    slots = _alloc(self, need_size)
+    if slots is None:
+        return None
+    view = torch.empty(self.size, dtype=torch.int64)[: slots.numel()]
+    view.copy_(slots)
+    return view
+
+
+HostAllocator.alloc = _alloc_view
+"""
+
+KERNEL = """
+import numba as _numba
+
+_TURNS = 10
+
+
+@_numba.njit("int64(int64)", cache=True)
+def planted(turns):
+    found = turns
+    for turn in range(turns * _TURNS):
+        found = found * 6364136223846793005 + turn
+    return found
+"""
+
+KERNEL_IN_ALLOC = """
+
+from kvpool import _planted
+
+_alloc = HostAllocator.alloc
+HostAllocator.alloc = lambda self, need_size: _planted.planted(1_000) and None or _alloc(self, need_size)
+"""
+
+RAISING_BENCHMARK = """
+class Planted:
+    version = "1"
+
+    def time_nothing(self):
+        raise RuntimeError("planted")
+"""
+
+
+def _kernel(clone: Clone) -> None:
+    (clone.folder / "kvpool" / "_planted.py").write_text(KERNEL)
+    clone.append("kvpool/host.py", KERNEL_IN_ALLOC)
+    clone.commit("base")
+    # As long as before: what numba remembers of a file, its size and time, may be the same.
+    clone.replace("kvpool/_planted.py", "_TURNS = 10", "_TURNS = 99")
+    clone.commit("head")
+
+
+def _kernel_in_history(clone: Clone) -> str | None:
+    """Measure the two kernels one after the other in asv's own environment, as the history does."""
+    done = clone.history("bench", "--bench", ALLOC, "main..head")
+    if done.returncode:
+        return f"make bench failed: {asv_calls.last_line(done.stderr or done.stdout)}"
+    found = [sum(each.figures.values()) for each in records.load(clone.folder / ".asv" / "results")]
+    if len(found) != 2 or max(found) < 2 * min(found):
+        return f"asv measured {found} for kernels of 10 and 99 turns"
+    return None
+
+
+def _nothing(clone: Clone) -> None:
+    clone.commit("base")
+    clone.append("README.md", "\n")
+    clone.commit("head")
+
+
+def _raising_suite(clone: Clone) -> None:
+    _nothing(clone)
+    (clone.folder / "benchmarks" / "bench_planted.py").write_text(RAISING_BENCHMARK)
+
+
+def _no_package(clone: Clone) -> None:
+    clone.commit("head")
+    clone.git("rm", "-r", "--quiet", "kvpool")
+    clone.commit("base")
+    clone.git("checkout", "--quiet", "head")
+
+
+FAULTS = [
+    Fault("nothing but the README changed", _nothing, [ALLOC], PASSED, ["No regression: 1 case of 1 benchmark"]),
+    Fault("HEAD is BASE", _nothing, [ALLOC], PASSED, ["BASE and HEAD are the same commit"], "main", "main"),
+    Fault(
+        "a 1.3x slowdown in free",
+        _at_head("kvpool/host.py", SLOW_FREE),
+        [FREE],
+        REGRESSED,
+        ["1 confirmed regression: 1 case of 1 benchmark", "## Slower\n\n`bench_host.Free.time_free`"],
+    ),
+    Fault(
+        "one more copy of the result in alloc",
+        _at_head("kvpool/host.py", COPIED_RESULT),
+        [ALLOC, OPERATIONS],
+        REGRESSED,
+        ["confirmed regression", "## Exact counts that grew\n\n`bench_memory.HostAten.track_aten_ops`"],
+    ),
+    Fault(
+        "a result that keeps the pool alive",
+        _at_head("kvpool/host.py", PINNED_RESULT),
+        [RETAINED],
+        REGRESSED,
+        ["confirmed regression", "## Exact counts that grew\n\n`bench_memory.HostRetention.track_retained_bytes`"],
+    ),
+    Fault(
+        "a kernel whose constant changed",
+        _kernel,
+        [ALLOC],
+        REGRESSED,
+        ["1 confirmed regression", "## Slower\n\n`bench_host.ChurnedAlloc.time_alloc`"],
+        also=_kernel_in_history,
+    ),
+    Fault(
+        "an import that fails",
+        _at_head("kvpool/__init__.py", '\nraise ImportError("planted")\n'),
+        [ALLOC],
+        NOT_MEASURED,
+        ["Not measured: HEAD (", "kvpool cannot be imported: ImportError: planted."],
+    ),
+    Fault(
+        "an allocator that raises",
+        _at_head("kvpool/host.py", "\n\nHostAllocator.alloc = lambda self, need_size: 1 / 0\n"),
+        [ALLOC, FREE],
+        NOT_MEASURED,
+        ["Not measured: ", "failed on HEAD (", "ZeroDivisionError: division by zero"],
+    ),
+    Fault(
+        "a benchmark that raises",
+        _raising_suite,
+        [ALLOC, "Planted"],
+        NOT_MEASURED,
+        ["Not measured: 1 benchmark failed on BASE and HEAD (bench_planted.Planted.time_nothing)", "planted"],
+    ),
+    Fault(
+        "a range without the package",
+        _no_package,
+        [ALLOC],
+        NOT_MEASURED,
+        ["Not measured: BASE (", "cannot be built"],
+    ),
+    Fault(
+        "a revision that is not there",
+        _nothing,
+        [ALLOC],
+        NOT_MEASURED,
+        ["Not measured: no commit is named 'no-such-branch'"],
+        "no-such-branch",
+    ),
+    Fault(
+        "no benchmark in common",
+        _nothing,
+        [r"^bench_host\.none$"],
+        NOT_MEASURED,
+        ["Not measured: no benchmark matches"],
+    ),
+]
+
+
+def run(only: str | None = None) -> int:
+    """Plant each fault (or those whose name holds `only`); return 0 if all were found, 1 if not."""
+    chosen = [fault for fault in FAULTS if only is None or only in fault.name]
+    if not chosen:
+        raise UsageError(f"no fault is named {only!r}; they are: {', '.join(fault.name for fault in FAULTS)}")
+    sides.shared_environment(asv_calls.configuration())
+    missed = 0
+    for fault in chosen:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="kvpool-selftest-") as folder:
+            wrong, report = _try(fault, Clone(Path(folder) / "clone"))
+        missed += bool(wrong)
+        sentence = re.search(r"\*\*(.*)\*\*", report)
+        said = sentence[1] if sentence else "nothing"
+        print(f"{'MISSED' if wrong else 'ok    '} {fault.name} ({time.monotonic() - began:.0f} s): {said}", flush=True)
+        for line in wrong:
+            print(f"       {line}")
+        if wrong:
+            print("".join(f"       | {line}\n" for line in report.splitlines()))
+    print(f"{len(chosen) - missed} of {len(chosen)} planted faults were found and named")
+    return 1 if missed else 0
+
+
+def _try(fault: Fault, clone: Clone) -> tuple[list[str], str]:
+    """Return what was not as it should be, and the report (or what was printed in its place)."""
+    fault.plant(clone)
+    patterns = [word for pattern in fault.benchmarks for word in ("--bench", pattern)]
+    done = clone.history("compare", fault.base, fault.head, "--rounds", str(ROUNDS), *patterns)
+    wrong = []
+    if done.returncode != fault.status:
+        wrong.append(f"status {done.returncode} instead of {fault.status}")
+    wrong += [f"the report does not say: {text!r}" for text in fault.says if text not in done.stdout]
+    if not wrong and fault.also is not None and (problem := fault.also(clone)):
+        wrong.append(problem)
+    return wrong, done.stdout if not wrong else f"{done.stdout}\n{done.stderr}"
