@@ -115,6 +115,8 @@ HostAllocator.alloc = lambda self, need_size: (slots := _alloc(self, need_size))
 
 PINNED_RESULT = """
 
+import torch
+
 _alloc = HostAllocator.alloc
 
 
