@@ -38,9 +38,7 @@ class Churn:
         return (int(self.pool._index[_kernels.STEPS]) - steps) / pages
 
 
-@pytest.mark.skipif(
-    _kernels.config.DISABLE_JIT, reason="100,000 calls need the compiled kernels; their steps are equal"
-)
+@pytest.mark.compiled  # As plain Python 100,000 calls take minutes.
 @pytest.mark.parametrize("at_random", [False, True], ids=["oldest first", "at random"])
 @pytest.mark.parametrize(
     ("policy", "isolated_head"),

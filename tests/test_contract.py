@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, _kernels
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator
 from tests.pools import INPUTS, Kind
 
 
@@ -229,9 +229,7 @@ def test_a_malformed_geometry_is_refused(size: Any) -> None:
             build()
 
 
-@pytest.mark.skipif(
-    _kernels.config.DISABLE_JIT, reason="only compiled kernels are atomic; as plain Python they are not"
-)
+@pytest.mark.compiled  # Only compiled kernels are atomic.
 def test_six_threads_never_hold_the_same_page(kind: Kind) -> None:
     pool = kind.build()
     in_use: dict[int, int] = {}
