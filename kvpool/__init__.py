@@ -4,6 +4,7 @@ from kvpool.errors import FreeError
 from kvpool.host import HostAllocator, HostSnapshot
 from kvpool.lanes import LaneSnapshot, OwnerLaneAllocator
 from kvpool.runs import count_runs, page_runs
+from kvpool.token_buffer import TokenBuffer
 
 __all__ = [
     "FreeError",
@@ -11,6 +12,7 @@ __all__ = [
     "HostSnapshot",
     "LaneSnapshot",
     "OwnerLaneAllocator",
+    "TokenBuffer",
     "count_runs",
     "page_runs",
 ]

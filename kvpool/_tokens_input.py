@@ -1,0 +1,121 @@
+"""Whatever a caller holds token ids in, brought to one one-dimensional integer ndarray.
+
+Used by every token container; a function returns what its caller may trust or raises.
+"""
+
+import operator
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Tokens = Iterable[int] | torch.Tensor | npt.NDArray[np.integer[Any]]
+TokenArray = npt.NDArray[Any]
+
+INT64 = np.dtype(np.int64)
+UINT64 = np.dtype(np.uint64)
+
+
+class TokenRangeError(OverflowError, ValueError):
+    """A token that the dtype cannot hold.
+
+    A ValueError, as malformed arguments are throughout kvpool, and the OverflowError that array.array and numpy raise.
+    """
+
+    def __init__(self, token: int, dtype: np.dtype[Any]) -> None:
+        super().__init__(f"token {token} does not fit {dtype}")
+
+
+def integer_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return a dtype that holds token ids, in native byte order; any that is no integer type is a TypeError."""
+    resolved = np.dtype(dtype)
+    if resolved.kind not in "iu":
+        raise TypeError(f"tokens need an integer dtype, not {resolved}")
+    return _canonical(resolved)
+
+
+def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the native dtype of a kind and size; numpy has two for some, of which torch knows one."""
+    return np.dtype(f"{dtype.kind}{dtype.itemsize}")
+
+
+def checked_token(token: object, dtype: np.dtype[Any]) -> int:
+    """Return one token as a Python int that fits `dtype`."""
+    if isinstance(token, (bool, np.bool_)) or getattr(token, "dtype", None) is torch.bool:
+        raise TypeError(f"a token must be an integer, but {token!r} is a bool")
+    try:
+        value = operator.index(token)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"a token must be an integer, not a {type(token).__name__}") from None
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise TokenRangeError(value, dtype)
+    return value
+
+
+def token_array(tokens: Tokens) -> TokenArray:
+    """Return tokens as an ndarray of the integer dtype they have: a view of an array or a CPU tensor, else a copy.
+
+    Python ints become int64, or uint64 where int64 cannot hold them. Nothing, of whatever dtype, is an empty array.
+    """
+    values = _as_ndarray(tokens)
+    if values is not None:
+        return values
+    items = list(tokens)
+    try:
+        return _pack(items, INT64)
+    except TokenRangeError:
+        return _pack(items, UINT64)
+
+
+def tokens_as(tokens: Tokens, dtype: np.dtype[Any]) -> TokenArray:
+    """Return tokens as an ndarray of `dtype`: a view of an array or a CPU tensor of that dtype, else a copy."""
+    values = _as_ndarray(tokens)
+    if values is None:
+        return _pack(list(tokens), dtype)
+    if values.size and not np.can_cast(values.dtype, dtype):
+        limits = np.iinfo(dtype)
+        for extreme in (int(values.min()), int(values.max())):
+            if not limits.min <= extreme <= limits.max:
+                raise TokenRangeError(extreme, dtype)
+    return values.astype(dtype, copy=False)
+
+
+def _as_ndarray(tokens: Tokens) -> TokenArray | None:
+    """Return what already is an array as an ndarray, and None for other iterables."""
+    if isinstance(tokens, torch.Tensor):
+        return _tensor_as_ndarray(tokens)
+    if isinstance(tokens, (array, memoryview)) or hasattr(tokens, "__array__"):
+        tokens = np.asarray(tokens)
+    elif hasattr(tokens, "__iter__"):
+        return None
+    else:
+        raise TypeError(f"tokens must be a sequence of integers, not a {type(tokens).__name__}")
+    if tokens.ndim != 1:
+        raise ValueError(f"tokens must have one dimension, but have shape {tokens.shape}")
+    if tokens.size == 0:
+        return np.empty(0, np.int64)
+    if tokens.dtype.kind == "O":
+        return None
+    if tokens.dtype.kind not in "iu":
+        raise TypeError(f"tokens must be integers, not {tokens.dtype}")
+    canonical = _canonical(tokens.dtype)
+    return tokens.view(canonical) if tokens.dtype == canonical else tokens.astype(canonical)
+
+
+def _tensor_as_ndarray(tokens: torch.Tensor) -> TokenArray:
+    if tokens.dim() != 1:
+        raise ValueError(f"tokens must have one dimension, but have shape {tuple(tokens.shape)}")
+    if tokens.numel() == 0:
+        return np.empty(0, np.int64)
+    if tokens.dtype is torch.bool or tokens.is_floating_point() or tokens.is_complex() or tokens.is_quantized:
+        raise TypeError(f"tokens must be integers, not {tokens.dtype}")
+    values: TokenArray = tokens.detach().cpu().numpy()
+    return values
+
+
+def _pack(items: list[Any], dtype: np.dtype[Any]) -> TokenArray:
+    return np.array([checked_token(item, dtype) for item in items], dtype)

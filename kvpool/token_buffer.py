@@ -1,0 +1,172 @@
+"""One request's token ids, in one numpy buffer that grows at its end."""
+
+import array
+import operator
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kvpool._tokens_input import TokenArray, Tokens, checked_token, integer_dtype, token_array, tokens_as
+
+
+class TokenBuffer:
+    """An append-only growable sequence of token ids over one numpy buffer of an integer dtype.
+
+    Growing:    `append`, `extend`, `+`
+    Reading:    `len`, indexing, iteration, `tolist`
+    No copies:  slicing, `numpy`, `torch`
+    Comparing:  `==` (one bool), `kvpool.match_prefix`
+
+    Built from a list, tuple, array.array, ndarray, tensor, another TokenBuffer or any other iterable of ints, which it
+    copies. A token that is no integer (bools are none) is a TypeError and one that the dtype cannot hold an
+    OverflowError that is also a ValueError; an array that is not one-dimensional is a ValueError. Whatever raises
+    leaves the buffer as it was.
+
+    Views are ndarrays that cannot be written to. They stay valid and unchanged however the buffer grows, because it
+    grows by an eighth into a new buffer. Costs are given for n tokens held and k given.
+
+    >>> tokens = TokenBuffer([11, 12, 13])
+    >>> tokens.append(14)
+    >>> tokens[-1], len(tokens), tokens[1:3]
+    (14, 4, array([12, 13]))
+    >>> [10] + tokens == [10, 11, 12, 13, 14]
+    True
+    """
+
+    __slots__ = ("_array", "_length")
+
+    # An ndarray on the left of `+` or `==` leaves the operation to the TokenBuffer instead of broadcasting over it.
+    __array_ufunc__ = None
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+
+    _array: TokenArray
+    _length: int
+
+    def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None:
+        self._array = np.array(tokens_as(tokens, integer_dtype(dtype)))
+        self._length = len(self._array)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the tokens."""
+        return self._array.dtype
+
+    def append(self, token: int) -> None:
+        """Append one token. O(1) amortised."""
+        value = checked_token(token, self.dtype)
+        self._reserve(self._length + 1)
+        self._array[self._length] = value
+        self._length += 1
+
+    def extend(self, tokens: Tokens) -> None:
+        """Append tokens of any accepted kind, all of them or, where one is refused, none. O(k) amortised."""
+        values = tokens_as(tokens, self.dtype)
+        length = self._length + len(values)
+        self._reserve(length)
+        self._array[self._length : length] = values
+        self._length = length
+
+    def tolist(self) -> list[int]:
+        """Return the tokens as a new list of Python ints. O(n)."""
+        tokens: list[int] = self._array[: self._length].tolist()
+        return tokens
+
+    def numpy(self) -> TokenArray:
+        """Return the tokens as a read-only view of the buffer. O(1)."""
+        view = self._array[: self._length]
+        view.flags.writeable = False
+        return view
+
+    def torch(self) -> torch.Tensor:
+        """Return the tokens as a tensor that shares the buffer. O(1).
+
+        torch has no read-only tensors: what is written into this one changes the tokens. Clone it to write.
+        """
+        return torch.from_numpy(self._array[: self._length])
+
+    def check(self) -> None:
+        """Assert that the buffer's parts agree. O(1)."""
+        assert self._array.ndim == 1, f"the buffer has shape {self._array.shape}"
+        assert self._array.dtype.kind in "iu", f"the buffer has dtype {self._array.dtype}"
+        assert 0 <= self._length <= len(self._array), f"{self._length} tokens in a buffer of {len(self._array)}"
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> TokenArray: ...
+    def __getitem__(self, index: int | slice) -> int | TokenArray:
+        """Return one token as a Python int, or a slice as a read-only view of the buffer. O(1)."""
+        if isinstance(index, slice):
+            return self.numpy()[index]
+        position = operator.index(index)
+        if position < 0:
+            position += self._length
+        if not 0 <= position < self._length:
+            raise IndexError(f"index {index} is out of range for {self._length} tokens")
+        return int(self._array[position])
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether another sequence, of any of the accepted types, holds the same integers. O(n)."""
+        if not isinstance(other, _SEQUENCES):
+            return NotImplemented
+        try:
+            return np.array_equal(self.numpy(), token_array(other))
+        except (TypeError, ValueError):
+            return False
+
+    def __add__(self, other: Tokens) -> "TokenBuffer":
+        """Return a new buffer of this one's tokens and another sequence's, of this one's dtype. O(n + k)."""
+        if not isinstance(other, _SEQUENCES):
+            return NotImplemented
+        return self._concatenated(self.numpy(), tokens_as(other, self.dtype))
+
+    def __radd__(self, other: Tokens) -> "TokenBuffer":
+        """Return a new buffer of another sequence's tokens and this one's, of this one's dtype. O(n + k)."""
+        if not isinstance(other, _SEQUENCES):
+            return NotImplemented
+        return self._concatenated(tokens_as(other, self.dtype), self.numpy())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The view is as long as the tokens are, so spare room is not pickled; protocol 5 takes it as one buffer.
+        return type(self)._over, (self.numpy(),)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self._array[: min(self._length, 8)]))
+        ellipsis = f", ... ({self._length} in all)" if self._length > 8 else ""
+        return f"TokenBuffer([{shown}{ellipsis}], dtype={self.dtype})"
+
+    @classmethod
+    def _over(cls, values: TokenArray) -> Self:
+        """Return a full buffer over an array that nobody else writes to; the array itself is never written to."""
+        buffer = cls.__new__(cls)
+        # A pickle's bytes can be read-only memory, of which torch makes no tensor.
+        buffer._array = values if values.flags.writeable else values.copy()
+        buffer._length = len(values)
+        return buffer
+
+    @classmethod
+    def _concatenated(cls, left: TokenArray, right: TokenArray) -> Self:
+        return cls._over(np.concatenate((left, right)))
+
+    def _reserve(self, length: int) -> None:
+        """Make room for `length` tokens; views of the old buffer keep it."""
+        if length > len(self._array):
+            grown = np.empty(length + length // 8, self.dtype)
+            grown[: self._length] = self._array[: self._length]
+            self._array = grown
+
+
+# What `==` and `+` accept on the other side.
+_SEQUENCES = (TokenBuffer, list, tuple, array.array, np.ndarray, torch.Tensor)
