@@ -3,6 +3,7 @@
 from kvpool.errors import FreeError
 from kvpool.host import HostAllocator, HostSnapshot
 from kvpool.lanes import LaneSnapshot, OwnerLaneAllocator
+from kvpool.request_tokens import RequestTokens
 from kvpool.runs import count_runs, page_runs
 from kvpool.token_buffer import TokenBuffer
 
@@ -12,6 +13,7 @@ __all__ = [
     "HostSnapshot",
     "LaneSnapshot",
     "OwnerLaneAllocator",
+    "RequestTokens",
     "TokenBuffer",
     "count_runs",
     "page_runs",
