@@ -6,6 +6,7 @@ from kvpool.lanes import LaneSnapshot, OwnerLaneAllocator
 from kvpool.request_tokens import RequestTokens
 from kvpool.runs import count_runs, page_runs
 from kvpool.token_buffer import TokenBuffer
+from kvpool.token_table import TokenTable
 
 __all__ = [
     "FreeError",
@@ -15,6 +16,7 @@ __all__ = [
     "OwnerLaneAllocator",
     "RequestTokens",
     "TokenBuffer",
+    "TokenTable",
     "count_runs",
     "page_runs",
 ]

@@ -1,0 +1,244 @@
+"""TokenTable: rows that come and go, one decode step for many of them, and everything it refuses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kvpool import TokenBuffer, TokenTable
+from tests.pools import INPUTS as INTEGERS
+from tests.tokens import EMPTY, INPUTS, REFUSED, REFUSED_IDS, Convert
+
+TOKENS = [5, 6, 7]
+DTYPES = [np.int32, np.int64]
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def contents(table: TokenTable) -> Any:
+    """All that a caller can see of a table."""
+    rows: list[list[int] | None] = []
+    for row in range(table.max_requests):
+        try:
+            rows.append(table.row(row).tolist())
+        except ValueError:
+            rows.append(None)
+    return rows, table.lengths.tolist()
+
+
+@pytest.fixture(params=DTYPES)
+def table(request: pytest.FixtureRequest) -> TokenTable:
+    """Four rows of five: three tokens, not in use, full, none."""
+    table = TokenTable(4, 5, request.param)
+    for tokens in ([1, 2, 3], [4], range(5), []):
+        table.add(tokens)
+    table.remove(1)
+    return table
+
+
+@pytest.fixture
+def unchanged(table: TokenTable) -> Any:
+    before = contents(table)
+    yield table
+    assert contents(table) == before
+    table.check()
+    table.append([0, 3], [9, 8])
+    assert table.row(0).tolist() == [1, 2, 3, 9]
+    assert table.row(3).tolist() == [8]
+    assert table.add([]) == 1
+
+
+@pytest.mark.parametrize("convert", INPUTS.values(), ids=INPUTS.keys())
+@every_dtype
+def test_adds_and_appends_every_input(convert: Convert, dtype: Any) -> None:
+    table = TokenTable(3, 4, dtype)
+    rows = [table.add(convert(TOKENS)) for _ in range(3)]
+    assert rows == [0, 1, 2]
+    table.append(rows, convert(TOKENS))
+    assert [table.row(row).tolist() for row in rows] == [[*TOKENS, token] for token in TOKENS]
+    assert table.row(0).dtype == table.dtype == dtype
+    table.check()
+
+
+@pytest.mark.parametrize("convert", INTEGERS.values(), ids=INTEGERS.keys())
+@every_dtype
+def test_appends_to_rows_of_every_input(convert: Callable[[list[int]], Any], dtype: Any) -> None:
+    table = TokenTable(3, 4, dtype)
+    for _ in range(3):
+        table.add([])
+    table.append(convert([2, 0]), [5, 6])
+    assert contents(table) == ([[6], [], [5]], [1, 0, 1])
+
+
+@pytest.mark.parametrize("empty", EMPTY.values(), ids=EMPTY.keys())
+def test_adds_and_appends_nothing(empty: Any, table: TokenTable) -> None:
+    before = contents(table)
+    table.append([], empty())
+    table.append(empty(), [])
+    assert contents(table) == before
+    assert table.add(empty()) == 1
+    assert len(table.row(1)) == 0
+
+
+@every_dtype
+def test_holds_the_limits_of_its_dtype_and_nothing_beyond(dtype: Any) -> None:
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
+    table = TokenTable(2, 3, dtype)
+    table.add([low, high])
+    table.add(np.array([high, low], dtype))
+    table.append([0, 1], [low, high])
+    assert contents(table)[0] == [[low, high, low], [high, low, high]]
+    table.remove(0)
+    table.remove(1)
+    table.add([])
+    table.add([])
+    for beyond in (low - 1, high + 1):
+        for tokens in ([1, beyond], [beyond, 1]):
+            with pytest.raises(OverflowError, match=f"token {beyond} does not fit"):
+                table.append([0, 1], tokens)
+            if -(2**63) <= beyond < 2**63:
+                with pytest.raises(OverflowError, match=f"token {beyond} does not fit"):
+                    table.append(np.array([0, 1]), np.array(tokens, np.int64))
+    assert contents(table) == ([[], []], [0, 0])
+
+
+def test_a_full_table_refuses_another_request(unchanged: TokenTable) -> None:
+    assert unchanged.add([1]) == 1
+    with pytest.raises(ValueError, match="all 4 rows of the table are in use"):
+        unchanged.add([1])
+    unchanged.remove(1)
+
+
+def test_refuses_a_request_longer_than_a_row(unchanged: TokenTable) -> None:
+    with pytest.raises(ValueError, match="a row holds at most 5 tokens, not 6"):
+        unchanged.add(range(6))
+
+
+@pytest.mark.parametrize(("name", "tokens", "error"), REFUSED, ids=REFUSED_IDS)
+def test_refuses_what_are_no_tokens(name: str, tokens: Any, error: type[Exception], unchanged: TokenTable) -> None:
+    with pytest.raises(error):
+        unchanged.add(tokens)
+    with pytest.raises(error):
+        unchanged.append([0, 3], tokens)
+
+
+@pytest.mark.parametrize(
+    ("rows", "tokens", "message"),
+    [
+        ([0, 3, 2], [1, 1, 1], "row 2 already holds 5 tokens"),
+        ([2], [1], "row 2 already holds 5 tokens"),
+        ([0, 1], [1, 1], "row 1 is not in use"),
+        ([0, 3, 0], [1, 1, 1], "rows must not name row 0 twice"),
+        ([3, 3], [1, 1], "rows must not name row 3 twice"),
+        ([0, 4], [1, 1], "row must be between 0 and 3, not 4"),
+        ([0, -1], [1, 1], "row must be between 0 and 3, not -1"),
+        ([0, -(2**63)], [1, 1], "row must be between 0 and 3"),
+        ([0, 3], [1], "equal length, not 2 and 1"),
+        ([0], [1, 2], "equal length, not 1 and 2"),
+        ([], [1], "equal length, not 0 and 1"),
+    ],
+)
+@pytest.mark.parametrize("convert", [list, lambda values: np.array(values, np.int64), torch.tensor])
+def test_refuses_rows(rows: Any, tokens: Any, message: str, convert: Any, unchanged: TokenTable) -> None:
+    with pytest.raises(ValueError, match=message):
+        unchanged.append(convert(rows), convert(tokens))
+
+
+@pytest.mark.parametrize("rows", [[True], [1.0], "0", None, [None], np.array([True]), torch.tensor([0.0])], ids=repr)
+def test_refuses_rows_that_are_no_integers(rows: Any, unchanged: TokenTable) -> None:
+    with pytest.raises(TypeError):
+        unchanged.append(rows, [1])
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [(1, ValueError), (4, ValueError), (-1, ValueError), (True, TypeError), (0.0, TypeError), (None, TypeError)],
+)
+def test_reads_and_removes_no_row_that_is_not_in_use(row: Any, error: type[Exception], unchanged: TokenTable) -> None:
+    with pytest.raises(error, match="row"):
+        unchanged.row(row)
+    with pytest.raises(error, match="row"):
+        unchanged.remove(row)
+
+
+def test_a_removed_row_is_used_again_and_holds_nothing_of_before(table: TokenTable) -> None:
+    table.remove(2)
+    assert table.add([8]) == 1
+    assert table.add([]) == 2
+    assert table.row(2).tolist() == []
+    table.append([1, 2], [7, 6])
+    assert table.row(1).tolist() == [8, 7]
+    assert table.row(2).tolist() == [6]
+
+
+def test_a_row_is_a_view_of_its_tokens_at_the_time(table: TokenTable) -> None:
+    view = table.row(0)
+    table.append([0], [4])
+    table.remove(2)
+    table.add([9])
+    assert view.tolist() == [1, 2, 3]
+    assert np.shares_memory(view, table.row(0))
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 9
+
+
+def test_lengths_follow_the_table_and_cannot_be_written_to(table: TokenTable) -> None:
+    lengths = table.lengths
+    assert lengths.dtype.kind == "i"
+    assert lengths.tolist() == [3, 0, 5, 0]
+    table.append([3], [1])
+    assert table.lengths.tolist() == lengths.tolist() == [3, 0, 5, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        lengths[0] = 1
+    with pytest.raises(AttributeError):
+        table.lengths = lengths  # type: ignore[misc]
+
+
+def test_adds_its_own_rows(table: TokenTable) -> None:
+    assert table.add(table.row(0)) == 1
+    assert table.row(1).tolist() == [1, 2, 3]
+    assert table.max_requests == 4
+    assert table.max_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("shape", "error"),
+    [((0, 1), ValueError), ((1, 0), ValueError), ((-1, 1), ValueError), ((1.0, 1), TypeError), ((1, True), TypeError)],
+)
+def test_refuses_a_shape_that_holds_nothing(shape: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"max_(requests|tokens) must be"):
+        TokenTable(*shape)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint64, bool])
+def test_refuses_a_dtype_that_tokens_do_not_have(dtype: Any) -> None:
+    with pytest.raises(TypeError, match=r"integer dtype|int32 or int64 tokens"):
+        TokenTable(1, 1, dtype)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 1024, 4096])
+def test_rows_keep_apart_at_their_ends(max_tokens: int) -> None:
+    table = TokenTable(3, max_tokens)
+    for row in range(3):
+        table.add(np.full(max_tokens - 1, row))
+    table.append([2, 0, 1], [12, 10, 11])
+    for row in range(3):
+        assert table.row(row).tolist() == [row] * (max_tokens - 1) + [10 + row]
+
+
+def test_takes_the_slices_of_a_buffer(table: TokenTable) -> None:
+    rows, tokens = TokenBuffer([7, 0, 3])[1:], TokenBuffer([9, 8], np.int32)
+    table.append(rows, tokens)
+    assert table.row(0).tolist()[-1] == 9
+    assert table.row(3).tolist() == [8]
+
+
+@pytest.mark.parametrize("damage", [-1, 6])
+def test_check_finds_books_that_disagree(damage: int, table: TokenTable) -> None:
+    table.check()
+    lengths = table._lengths
+    lengths[0] = damage
+    with pytest.raises(AssertionError, match="row"):
+        table.check()
