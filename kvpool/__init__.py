@@ -3,6 +3,7 @@
 from kvpool.errors import FreeError
 from kvpool.host import HostAllocator, HostSnapshot
 from kvpool.lanes import LaneSnapshot, OwnerLaneAllocator
+from kvpool.prefix import match_prefix
 from kvpool.request_tokens import RequestTokens
 from kvpool.runs import count_runs, page_runs
 from kvpool.token_buffer import TokenBuffer
@@ -18,5 +19,6 @@ __all__ = [
     "TokenBuffer",
     "TokenTable",
     "count_runs",
+    "match_prefix",
     "page_runs",
 ]

@@ -1,0 +1,187 @@
+"""Random actions on the token containers beside plain lists: the same tokens, and the same state after a failure."""
+
+import pickle
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kvpool import TokenBuffer, TokenTable, match_prefix
+from tests.tokens import REFUSED, SEQUENCES, Convert
+
+DTYPES = st.sampled_from([np.int32, np.int64, np.int8])
+TABLE_DTYPES = st.sampled_from([np.int32, np.int64])
+TOKENS = st.lists(st.integers(0, 127), max_size=40)
+CONVERSIONS = st.sampled_from(list(SEQUENCES.values()))
+
+
+class BufferMachine(RuleBasedStateMachine):
+    """A TokenBuffer beside a list, and every view it ever gave beside what it showed."""
+
+    @initialize(tokens=TOKENS, convert=CONVERSIONS, dtype=DTYPES)
+    def build(self, tokens: list[int], convert: Convert, dtype: Any) -> None:
+        self.buffer = TokenBuffer(convert(tokens), dtype)
+        self.oracle = list(tokens)
+        self.dtype = dtype
+        self.views: list[tuple[Any, list[int]]] = []
+
+    @rule(token=st.integers(-(2**65), 2**65) | st.integers(-200, 200))
+    def append(self, token: int) -> None:
+        if np.iinfo(self.dtype).min <= token <= np.iinfo(self.dtype).max:
+            self.buffer.append(token)
+            self.oracle.append(token)
+        else:
+            with pytest.raises(OverflowError):
+                self.buffer.append(token)
+
+    @rule(tokens=st.lists(st.integers(0, 127), min_size=1))
+    def append_many(self, tokens: list[int]) -> None:
+        for token in tokens:
+            self.buffer.append(token)
+            self.oracle.append(token)
+
+    @rule(tokens=TOKENS, convert=CONVERSIONS)
+    def extend(self, tokens: list[int], convert: Convert) -> None:
+        self.buffer.extend(convert(tokens))
+        self.oracle += tokens
+
+    @rule(case=st.sampled_from(REFUSED))
+    def extend_by_what_is_refused(self, case: Any) -> None:
+        with pytest.raises(case[2]):
+            self.buffer.extend(case[1])
+
+    @precondition(lambda self: len(self.oracle) < 500)
+    @rule()
+    def extend_by_itself(self) -> None:
+        self.buffer.extend(self.buffer)
+        self.oracle += self.oracle
+
+    @rule(tokens=TOKENS, convert=CONVERSIONS, left=st.booleans())
+    def add(self, tokens: list[int], convert: Convert, left: bool) -> None:
+        other = convert(tokens)
+        fits = np.iinfo(self.dtype if left or not isinstance(other, TokenBuffer) else other.dtype)
+        if all(fits.min <= token <= fits.max for token in self.oracle):
+            self.buffer = self.buffer + other if left else other + self.buffer
+            self.oracle = self.oracle + tokens if left else tokens + self.oracle
+            self.dtype = self.buffer.dtype
+        else:
+            with pytest.raises(OverflowError):
+                other + self.buffer
+
+    @rule(protocol=st.integers(2, 5))
+    def pickle(self, protocol: int) -> None:
+        self.buffer = pickle.loads(pickle.dumps(self.buffer, protocol))
+
+    @rule(index=st.slices(60) | st.integers(-60, 60))
+    def read(self, index: Any) -> None:
+        if isinstance(index, slice):
+            view = self.buffer[index]
+            self.views.append((view, self.oracle[index]))
+        elif -len(self.oracle) <= index < len(self.oracle):
+            assert self.buffer[index] == self.oracle[index]
+        else:
+            with pytest.raises(IndexError):
+                self.buffer[index]
+
+    @rule(convert=CONVERSIONS, place=st.integers(0, 60))
+    def compare(self, convert: Convert, place: int) -> None:
+        same = [abs(token) % 128 for token in self.oracle]
+        assert (self.buffer == convert(same)) is (convert(same) == self.buffer) is (same == self.oracle)
+        other = [*self.oracle[:place], 5, *self.oracle[place + 1 :]]
+        common = next((i for i, pair in enumerate(zip(other, self.oracle, strict=False)) if pair[0] != pair[1]), None)
+        assert match_prefix(self.buffer, other) == (min(len(other), len(self.oracle)) if common is None else common)
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        if hasattr(self, "buffer"):
+            self.buffer.check()
+            assert self.buffer.dtype == self.dtype
+            assert len(self.buffer) == len(self.oracle)
+            assert self.buffer.tolist() == self.buffer.torch().tolist() == list(self.buffer) == self.oracle
+            for view, shown in self.views:
+                assert view.tolist() == shown
+
+
+ROWS = 4
+ROW_LENGTH = 6
+
+
+class TableMachine(RuleBasedStateMachine):
+    """A TokenTable beside a list for each row, None where the row is not in use."""
+
+    @initialize(dtype=TABLE_DTYPES)
+    def build(self, dtype: Any) -> None:
+        self.table = TokenTable(ROWS, ROW_LENGTH, dtype)
+        self.oracle: list[list[int] | None] = [None] * ROWS
+        self.views: dict[int, tuple[Any, list[int]]] = {}
+
+    def in_use(self) -> list[int]:
+        return [row for row, tokens in enumerate(self.oracle) if tokens is not None]
+
+    @rule(tokens=st.lists(st.integers(0, 127), max_size=ROW_LENGTH + 1), convert=CONVERSIONS)
+    def add(self, tokens: list[int], convert: Convert) -> None:
+        if len(tokens) > ROW_LENGTH or None not in self.oracle:
+            with pytest.raises(ValueError, match=r"at most 6 tokens|in use"):
+                self.table.add(convert(tokens))
+        else:
+            row = self.table.add(convert(tokens))
+            assert row == self.oracle.index(None)
+            self.oracle[row] = tokens
+
+    @rule(data=st.data(), convert=CONVERSIONS, as_array=st.booleans())
+    def append(self, data: st.DataObject, convert: Convert, as_array: bool) -> None:
+        open_rows = [row for row in self.in_use() if len(self.oracle[row] or []) < ROW_LENGTH]
+        rows = data.draw(st.permutations(open_rows))[: data.draw(st.integers(0, ROWS))]
+        tokens = data.draw(st.lists(st.integers(0, 127), min_size=len(rows), max_size=len(rows)))
+        self.table.append(np.array(rows, np.int64) if as_array else rows, convert(tokens))
+        for row, token in zip(rows, tokens, strict=True):
+            self.oracle[row] = [*(self.oracle[row] or []), token]
+
+    @rule(rows=st.lists(st.integers(-1, ROWS), min_size=1, max_size=5), token=st.integers(2**31 - 3, 2**31 + 2))
+    def append_to_any_rows(self, rows: list[int], token: int) -> None:
+        open_rows = {row for row in self.in_use() if len(self.oracle[row] or []) < ROW_LENGTH}
+        tokens = [0] * (len(rows) - 1) + [token]
+        fits = token <= np.iinfo(self.table.dtype).max
+        if set(rows) <= open_rows and len(set(rows)) == len(rows) and fits:
+            self.table.append(rows, tokens)
+            for row, added in zip(rows, tokens, strict=True):
+                self.oracle[row] = [*(self.oracle[row] or []), added]
+        else:
+            with pytest.raises(ValueError, match=r"row|fit"):
+                self.table.append(np.array(rows), np.array(tokens))
+
+    @rule(row=st.integers(-1, ROWS))
+    def remove(self, row: int) -> None:
+        if row in self.in_use():
+            self.table.remove(row)
+            self.oracle[row] = None
+            self.views.pop(row, None)
+        else:
+            with pytest.raises(ValueError, match="row"):
+                self.table.remove(row)
+
+    @rule(row=st.integers(-1, ROWS))
+    def read(self, row: int) -> None:
+        if row in self.in_use():
+            self.views[row] = self.table.row(row), list(self.oracle[row] or [])
+        else:
+            with pytest.raises(ValueError, match="row"):
+                self.table.row(row)
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        if hasattr(self, "table"):
+            self.table.check()
+            assert self.table.lengths.tolist() == [len(tokens or []) for tokens in self.oracle]
+            for row in self.in_use():
+                assert self.table.row(row).tolist() == self.oracle[row]
+            for view, shown in self.views.values():
+                assert view.tolist() == shown
+
+
+TestBuffer = BufferMachine.TestCase
+TestTable = TableMachine.TestCase
+TestBuffer.settings = TestTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
