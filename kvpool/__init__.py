@@ -6,10 +6,12 @@ from kvpool.lanes import LaneSnapshot, OwnerLaneAllocator
 from kvpool.prefix import match_prefix
 from kvpool.request_tokens import RequestTokens
 from kvpool.runs import count_runs, page_runs
+from kvpool.staging import BatchStager
 from kvpool.token_buffer import TokenBuffer
 from kvpool.token_table import TokenTable
 
 __all__ = [
+    "BatchStager",
     "FreeError",
     "HostAllocator",
     "HostSnapshot",
