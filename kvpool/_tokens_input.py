@@ -4,8 +4,9 @@ Used by every token container; a function returns what its caller may trust or r
 """
 
 import operator
+import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,12 @@ TokenArray = npt.NDArray[Any]
 
 INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
+NATIVE = {(kind, size): np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+
+# Items that one call of struct takes: enough to make its cost small, few enough that they stay in the cache.
+PACKED_AT_ONCE = 4096
+# Up to this many items, looking at each one's type costs less than searching the packed values.
+FEW = 100
 
 
 class TokenRangeError(OverflowError, ValueError):
@@ -38,8 +45,8 @@ def integer_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the native dtype of a kind and size; numpy has two for some, of which torch knows one."""
-    return np.dtype(f"{dtype.kind}{dtype.itemsize}")
+    """Return the native dtype of an integer kind and size; numpy has two for some, of which torch knows one."""
+    return NATIVE[dtype.kind, dtype.itemsize]
 
 
 def checked_token(token: object, dtype: np.dtype[Any]) -> int:
@@ -64,24 +71,27 @@ def token_array(tokens: Tokens) -> TokenArray:
     values = _as_ndarray(tokens)
     if values is not None:
         return values
-    items = list(tokens)
+    items = _items(tokens)
     try:
         return _pack(items, INT64)
     except TokenRangeError:
         return _pack(items, UINT64)
 
 
-def tokens_as(tokens: Tokens, dtype: np.dtype[Any]) -> TokenArray:
-    """Return tokens as an ndarray of `dtype`: a view of an array or a CPU tensor of that dtype, else a copy."""
+def tokens_as(tokens: Tokens, dtype: np.dtype[Any], *, copy: bool = False) -> TokenArray:
+    """Return tokens as an ndarray of `dtype`: a view of an array or a CPU tensor of that dtype, else a copy.
+
+    With `copy` it is a contiguous copy in any case.
+    """
     values = _as_ndarray(tokens)
     if values is None:
-        return _pack(list(tokens), dtype)
+        return _pack(_items(tokens), dtype)
     if values.size and not np.can_cast(values.dtype, dtype):
         limits = np.iinfo(dtype)
         for extreme in (int(values.min()), int(values.max())):
             if not limits.min <= extreme <= limits.max:
                 raise TokenRangeError(extreme, dtype)
-    return values.astype(dtype, copy=False)
+    return values.astype(dtype, copy=copy)
 
 
 def _as_ndarray(tokens: Tokens) -> TokenArray | None:
@@ -117,5 +127,32 @@ def _tensor_as_ndarray(tokens: torch.Tensor) -> TokenArray:
     return values
 
 
-def _pack(items: list[Any], dtype: np.dtype[Any]) -> TokenArray:
-    return np.array([checked_token(item, dtype) for item in items], dtype)
+def _items(tokens: Tokens) -> Sequence[Any]:
+    return tokens if isinstance(tokens, (list, tuple)) else list(tokens)
+
+
+def _pack(items: Sequence[Any], dtype: np.dtype[Any]) -> TokenArray:
+    """Return Python integers as an ndarray.
+
+    struct checks that each is an integer that fits and stores it, all in one loop over machine words, but takes bools.
+    Those have become 0 or 1, so that only where these stand the items are looked at again.
+    """
+    packed = np.empty(len(items), dtype)
+    cells = packed.data
+    try:
+        for start in range(0, len(items), PACKED_AT_ONCE):
+            part = items[start : start + PACKED_AT_ONCE]
+            struct.pack_into(f"{len(part)}{dtype.char}", cells, start * dtype.itemsize, *part)
+    except struct.error:
+        for item in items:
+            checked_token(item, dtype)
+        raise
+    if len(items) <= FEW:
+        suspects = items
+    else:
+        below_two = np.flatnonzero(packed.view(NATIVE["u", dtype.itemsize]) <= 1)
+        suspects = [items[i] for i in below_two.tolist()]
+    if not set(map(type, suspects)) <= {int}:
+        for item in suspects:
+            checked_token(item, dtype)
+    return packed

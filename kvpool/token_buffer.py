@@ -46,7 +46,7 @@ class TokenBuffer:
     _length: int
 
     def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None:
-        self._array = np.array(tokens_as(tokens, integer_dtype(dtype)))
+        self._array = tokens_as(tokens, integer_dtype(dtype), copy=True)
         self._length = len(self._array)
 
     @property
@@ -91,6 +91,7 @@ class TokenBuffer:
         """Assert that the buffer's parts agree. O(1)."""
         assert self._array.ndim == 1, f"the buffer has shape {self._array.shape}"
         assert self._array.dtype.kind in "iu", f"the buffer has dtype {self._array.dtype}"
+        assert self._array.flags.c_contiguous, f"the buffer has strides {self._array.strides}"
         assert 0 <= self._length <= len(self._array), f"{self._length} tokens in a buffer of {len(self._array)}"
 
     def __len__(self) -> int:
