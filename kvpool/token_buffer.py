@@ -9,7 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kvpool._tokens_input import TokenArray, Tokens, checked_token, integer_dtype, token_array, tokens_as
+from kvpool._tokens_input import (
+    TokenArray,
+    TokenRangeError,
+    Tokens,
+    checked_token,
+    integer_dtype,
+    token_array,
+    tokens_as,
+)
+
+# Room that a buffer which grows gets at least, in tokens: an eighth of a short one would be used up at once.
+SPARE = 512
+_FULL = memoryview(bytearray())
 
 
 class TokenBuffer:
@@ -36,17 +48,21 @@ class TokenBuffer:
     True
     """
 
-    __slots__ = ("_array", "_length")
+    # `_array` is the buffer and `_length` how much of it is taken; `_cells` is what `append` writes through: the buffer
+    # as a memoryview, which checks an int's range faster than numpy, or nothing where the buffer is full.
+    __slots__ = ("_array", "_cells", "_length")
 
     # An ndarray on the left of `+` or `==` leaves the operation to the TokenBuffer instead of broadcasting over it.
     __array_ufunc__ = None
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     _array: TokenArray
+    _cells: memoryview
     _length: int
 
     def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None:
         self._array = tokens_as(tokens, integer_dtype(dtype), copy=True)
+        self._cells = _FULL
         self._length = len(self._array)
 
     @property
@@ -56,10 +72,18 @@ class TokenBuffer:
 
     def append(self, token: int) -> None:
         """Append one token. O(1) amortised."""
-        value = checked_token(token, self.dtype)
-        self._reserve(self._length + 1)
-        self._array[self._length] = value
-        self._length += 1
+        length = self._length
+        try:
+            if type(token) is int:
+                self._cells[length] = token
+                self._length = length + 1
+            else:
+                self.append(checked_token(token, self.dtype))
+        except IndexError:
+            self._reserve(length + 1)
+            self.append(token)
+        except ValueError:
+            raise TokenRangeError(token, self.dtype) from None
 
     def extend(self, tokens: Tokens) -> None:
         """Append tokens of any accepted kind, all of them or, where one is refused, none. O(k) amortised."""
@@ -93,6 +117,8 @@ class TokenBuffer:
         assert self._array.dtype.kind in "iu", f"the buffer has dtype {self._array.dtype}"
         assert self._array.flags.c_contiguous, f"the buffer has strides {self._array.strides}"
         assert 0 <= self._length <= len(self._array), f"{self._length} tokens in a buffer of {len(self._array)}"
+        owner: object = self._array if len(self._cells) else _FULL.obj
+        assert self._cells.obj is owner, "appends go elsewhere than into the buffer"
 
     def __len__(self) -> int:
         return self._length
@@ -113,7 +139,8 @@ class TokenBuffer:
             position += self._length
         if not 0 <= position < self._length:
             raise IndexError(f"index {index} is out of range for {self._length} tokens")
-        return int(self._array[position])
+        token: int = self._array.item(position)
+        return token
 
     def __eq__(self, other: object) -> bool:
         """Tell whether another sequence, of any of the accepted types, holds the same integers. O(n)."""
@@ -154,6 +181,7 @@ class TokenBuffer:
         buffer = cls.__new__(cls)
         # A pickle's bytes can be read-only memory, of which torch makes no tensor.
         buffer._array = values if values.flags.writeable else values.copy()
+        buffer._cells = _FULL
         buffer._length = len(values)
         return buffer
 
@@ -164,9 +192,10 @@ class TokenBuffer:
     def _reserve(self, length: int) -> None:
         """Make room for `length` tokens; views of the old buffer keep it."""
         if length > len(self._array):
-            grown = np.empty(length + length // 8, self.dtype)
+            grown = np.empty(length + max(length // 8, SPARE), self.dtype)
             grown[: self._length] = self._array[: self._length]
             self._array = grown
+            self._cells = grown.data
 
 
 # What `==` and `+` accept on the other side.

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import tracemalloc
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,13 @@ import torch
 
 from kvpool import TokenBuffer
 from tests.tokens import DTYPES, EMPTY, INPUTS, REFUSED, REFUSED_IDS, SEQUENCES, Convert
+
+
+class Id(IntEnum):
+    """A subclass of int."""
+
+    END = 5
+
 
 TOKENS = [0, 1, 17, 100, 0, 1, 64, 127]
 
@@ -160,7 +168,7 @@ def test_append_refuses_and_stays_as_it_was(token: Any, error: type[Exception], 
     assert buffer.tolist() == [*before, 9]
 
 
-@pytest.mark.parametrize("token", [5, np.int8(5), np.uint64(5), torch.tensor(5), np.array(5)], ids=repr)
+@pytest.mark.parametrize("token", [5, Id(5), np.int8(5), np.uint64(5), torch.tensor(5), np.array(5)], ids=repr)
 def test_append_takes_every_integer(token: Any) -> None:
     buffer = TokenBuffer()
     buffer.append(token)
