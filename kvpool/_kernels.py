@@ -928,3 +928,66 @@ def lane_set_words(index: Int64Array, words: Int64Array) -> None:
 def lane_copy(index: Int64Array) -> Int64Array:
     """Return a copy of the array, taken in one atomic step."""
     return index.copy()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Token containers
+# ---------------------------------------------------------------------------------------------------------------------
+
+# Tokens compared at once: few at first, as sequences often part early, twice as many each time that they agree.
+SMALLEST_BLOCK = 32
+LARGEST_BLOCK = 4096
+I32, I64 = types.int32, types.int64
+
+
+def _read_only(dtype: types.Type) -> types.Array:
+    """Return the type of a contiguous array that a kernel only reads; numba takes a writable one for it as well."""
+    return types.Array(dtype, 1, "C", readonly=True)
+
+
+@njit
+def _agree(a: npt.NDArray[Any], b: npt.NDArray[Any], start: int, stop: int) -> bool:
+    """Tell whether two arrays hold the same from `start` to `stop`; without a branch, so that it is vectorised."""
+    left, right = a[start:stop], b[start:stop]
+    differing = 0
+    for i in range(stop - start):
+        differing |= left[i] ^ right[i]
+    return differing == 0
+
+
+@njit
+def _words_in_common(a: npt.NDArray[Any], b: npt.NDArray[Any], length: int) -> int:
+    """Return how many of their first `length` elements two arrays have in common, less at most SMALLEST_BLOCK - 1."""
+    start = 0
+    block = SMALLEST_BLOCK
+    while start + block <= length and _agree(a, b, start, start + block):
+        start += block
+        block = min(2 * block, LARGEST_BLOCK)
+    # The difference, or the end, is less than a block away; each half that agrees is passed.
+    while block > SMALLEST_BLOCK:
+        block //= 2
+        if start + block <= length and _agree(a, b, start, start + block):
+            start += block
+    return start
+
+
+@njit(
+    [types.int64(_read_only(a), _read_only(b), types.int64) for a, b in ((I64, I64), (I32, I64), (I64, I32))],
+    cache=True,
+)
+def common_prefix(a: npt.NDArray[Any], b: npt.NDArray[Any], shorter: int) -> int:
+    """Return how many of their first `shorter` tokens two arrays have in common, one of them int64 or both."""
+    start = _words_in_common(a, b, shorter)
+    while start < shorter and a[start] == b[start]:
+        start += 1
+    return start
+
+
+@njit([types.int64(_read_only(I32), _read_only(I32), types.int64)], cache=True)
+def common_prefix_int32(a: npt.NDArray[Any], b: npt.NDArray[Any], shorter: int) -> int:
+    """Return how many of their first `shorter` tokens two int32 arrays have in common; two at a time are compared."""
+    pairs = shorter // 2
+    start = 2 * _words_in_common(a[: 2 * pairs].view(np.int64), b[: 2 * pairs].view(np.int64), pairs)
+    while start < shorter and a[start] == b[start]:
+        start += 1
+    return start

@@ -41,12 +41,16 @@ def integer_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     resolved = np.dtype(dtype)
     if resolved.kind not in "iu":
         raise TypeError(f"tokens need an integer dtype, not {resolved}")
-    return _canonical(resolved)
+    return NATIVE[resolved.kind, resolved.itemsize]
 
 
-def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the native dtype of an integer kind and size; numpy has two for some, of which torch knows one."""
-    return NATIVE[dtype.kind, dtype.itemsize]
+def native(values: TokenArray) -> TokenArray:
+    """Return an integer array with the one dtype object of its kind and size, a copy only if its bytes are swapped.
+
+    numpy has two types for some, of which torch knows one, and an unpickled array brings an object of its own.
+    """
+    dtype = NATIVE[values.dtype.kind, values.dtype.itemsize]
+    return values.view(dtype) if values.dtype == dtype else values.astype(dtype)
 
 
 def checked_token(token: object, dtype: np.dtype[Any]) -> int:
@@ -112,8 +116,7 @@ def _as_ndarray(tokens: Tokens) -> TokenArray | None:
         return None
     if tokens.dtype.kind not in "iu":
         raise TypeError(f"tokens must be integers, not {tokens.dtype}")
-    canonical = _canonical(tokens.dtype)
-    return tokens.view(canonical) if tokens.dtype == canonical else tokens.astype(canonical)
+    return native(tokens)
 
 
 def _tensor_as_ndarray(tokens: torch.Tensor) -> TokenArray:

@@ -15,6 +15,7 @@ from kvpool._tokens_input import (
     Tokens,
     checked_token,
     integer_dtype,
+    native,
     token_array,
     tokens_as,
 )
@@ -180,7 +181,7 @@ class TokenBuffer:
         """Return a full buffer over an array that nobody else writes to; the array itself is never written to."""
         buffer = cls.__new__(cls)
         # A pickle's bytes can be read-only memory, of which torch makes no tensor.
-        buffer._array = values if values.flags.writeable else values.copy()
+        buffer._array = native(values if values.flags.writeable else values.copy())
         buffer._cells = _FULL
         buffer._length = len(values)
         return buffer

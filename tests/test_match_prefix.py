@@ -1,5 +1,6 @@
 """match_prefix: every pair of input types, every place where two sequences can part, and page rounding."""
 
+import pickle
 from typing import Any
 
 import hypothesis.strategies as st
@@ -60,6 +61,14 @@ def test_values_compare_and_do_not_wrap() -> None:
     assert match_prefix(np.array([-1], np.int32), np.array([2**32 - 1])) == 0
     assert match_prefix([1, 2**63], TokenBuffer([1, 2**63], np.uint64)) == 2
     assert match_prefix([1, 2**63], TokenBuffer([1, -(2**63)])) == 1
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_takes_what_was_pickled(protocol: int) -> None:
+    for dtype in DTYPES:
+        for tokens in (TokenBuffer(TOKENS, dtype), np.array(TOKENS, dtype)):
+            again = pickle.loads(pickle.dumps(tokens, protocol))
+            assert match_prefix(again, tokens) == match_prefix(again, again) == match_prefix(TOKENS, again) == 5
 
 
 def test_spare_room_takes_no_part() -> None:
