@@ -26,6 +26,10 @@ ticket and its entry goes stale. Stale entries never outnumber live ones, so the
 **Lane pool.** `index` (int64): STEPS, LANES, STRIDE, scratch for a demand and a cursor a lane, then 2 * LANES run
 indexes of STRIDE entries: the free set of each lane, then the released sets. Within a lane pages count from 0:
 physical page minus one.
+
+**Token table.** `cells` (int32 or int64), a row a request. A row begins with ROW_LENGTH, its tokens (~length while a
+call that has named the row is under way), and ROW_LIMIT, the tokens that it may hold (0 where it is not in use), in one
+cache line; the tokens themselves begin at TABLE_HEADER.
 """
 
 from typing import Any
@@ -991,3 +995,40 @@ def common_prefix_int32(a: npt.NDArray[Any], b: npt.NDArray[Any], shorter: int) 
     while start < shorter and a[start] == b[start]:
         start += 1
     return start
+
+
+ROW_LENGTH, ROW_LIMIT, TABLE_HEADER = 0, 1, 16
+
+
+def _append_to_rows(cells: npt.NDArray[Any], rows: npt.NDArray[Any], tokens: npt.NDArray[Any]) -> bool:
+    """Append `tokens[i]` to row `rows[i]` of a token table for every i, or nothing: then return False.
+
+    That is when a row is not in use, full or named twice, when a token does not fit, and when the two differ in length.
+    """
+    if rows.shape[0] != tokens.shape[0]:
+        return False
+    sign_bit = 8 * cells.itemsize - 1
+    for i in range(rows.shape[0]):
+        row, token = rows[i], tokens[i]
+        # What a token has from the cells' sign bit upwards must be all zeros or all ones.
+        if 0 <= row < cells.shape[0] and -1 <= token >> sign_bit <= 0:
+            length = cells[row, ROW_LENGTH]
+            if 0 <= length < cells[row, ROW_LIMIT]:
+                cells[row, TABLE_HEADER + length] = token
+                cells[row, ROW_LENGTH] = ~length
+                continue
+        for named in rows[:i]:
+            cells[named, ROW_LENGTH] = ~cells[named, ROW_LENGTH]
+        return False
+    for row in rows:
+        cells[row, ROW_LENGTH] = -cells[row, ROW_LENGTH]
+    return True
+
+
+def _append_kernel(dtype: types.Type) -> Any:
+    # One signature a dispatcher: choosing between several costs a tenth of a call for few rows.
+    signature = types.boolean(types.Array(dtype, 2, "C"), _read_only(I64), _read_only(I64))
+    return njit([signature], cache=True)(_append_to_rows)
+
+
+append_to_int32_rows, append_to_int64_rows = _append_kernel(I32), _append_kernel(I64)

@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvpool._arguments import Int64Array, Integers, as_int, as_int64, positive_int, repeated
-from kvpool._tokens_input import TokenArray, Tokens, integer_dtype, tokens_as
+from kvpool._arguments import Integers, as_int, as_int64, positive_int, repeated
+from kvpool._kernels import ROW_LENGTH, ROW_LIMIT, TABLE_HEADER, append_to_int32_rows, append_to_int64_rows
+from kvpool._tokens_input import INT64, TokenArray, Tokens, integer_dtype, tokens_as
 
-DTYPES = (np.dtype(np.int32), np.dtype(np.int64))
+KERNELS = {np.dtype(np.int32): append_to_int32_rows, INT64: append_to_int64_rows}
+LINE = 16
 
 
 class TokenTable:
@@ -25,23 +27,26 @@ class TokenTable:
     >>> table = TokenTable(max_requests=2, max_tokens=4)
     >>> first, second = table.add([11, 12]), table.add([21])
     >>> table.append([first, second], [13, 22])
-    >>> table.row(first), table.lengths
-    (array([11, 12, 13], dtype=int32), array([3, 2]))
+    >>> table.row(first), table.lengths.tolist()
+    (array([11, 12, 13], dtype=int32), [3, 2])
     >>> table.remove(first)
     >>> table.add([31]) == first
     True
     """
 
-    __slots__ = ("_cells", "_in_use", "_lengths")
+    # `_append` is the kernel for the dtype of `_cells`, whose layout kvpool._kernels describes.
+    __slots__ = ("_append", "_cells", "_max_tokens")
 
     def __init__(self, max_requests: int, max_tokens: int, dtype: npt.DTypeLike = np.int32) -> None:
-        shape = positive_int(max_requests, "max_requests"), positive_int(max_tokens, "max_tokens")
+        rows, self._max_tokens = positive_int(max_requests, "max_requests"), positive_int(max_tokens, "max_tokens")
         token_dtype = integer_dtype(dtype)
-        if token_dtype not in DTYPES:
+        if token_dtype not in KERNELS:
             raise TypeError(f"a table holds int32 or int64 tokens, not {token_dtype}")
-        self._cells: TokenArray = np.zeros(shape, token_dtype)
-        self._lengths = np.zeros(shape[0], np.int64)
-        self._in_use = np.zeros(shape[0], np.bool_)
+        self._append = KERNELS[token_dtype]
+        # Rows of an odd number of cache lines: requests in step write to columns that a power of two would put into one
+        # set of the cache.
+        lines = -(-(TABLE_HEADER + self._max_tokens) // LINE) | 1
+        self._cells: TokenArray = np.zeros((rows, lines * LINE), token_dtype)
 
     @property
     def max_requests(self) -> int:
@@ -51,7 +56,7 @@ class TokenTable:
     @property
     def max_tokens(self) -> int:
         """How many tokens a row holds at most."""
-        return len(self._cells[0])
+        return self._max_tokens
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -59,7 +64,7 @@ class TokenTable:
         return self._cells.dtype
 
     @property
-    def lengths(self) -> Int64Array:
+    def lengths(self) -> npt.NDArray[Any]:
         """How many tokens each row holds: a read-only view that follows the table, 0 for rows not in use. O(1)."""
         return _read_only(self._lengths)
 
@@ -69,20 +74,32 @@ class TokenTable:
         O(k) for k tokens, plus a search over the rows.
         """
         values = tokens_as(tokens, self.dtype)
-        if len(values) > self.max_tokens:
-            raise ValueError(f"a row holds at most {self.max_tokens} tokens, not {len(values)}")
-        if self._in_use.all():
+        if len(values) > self._max_tokens:
+            raise ValueError(f"a row holds at most {self._max_tokens} tokens, not {len(values)}")
+        row = int(self._cells[:, ROW_LIMIT].argmin())
+        cells = self._cells[row]
+        if cells[ROW_LIMIT]:
             raise ValueError(f"all {self.max_requests} rows of the table are in use")
-        row = int(np.argmin(self._in_use))
-        self._cells[row, : len(values)] = values
-        self._lengths[row] = len(values)
-        self._in_use[row] = True
+        cells[TABLE_HEADER : TABLE_HEADER + len(values)] = values
+        cells[ROW_LENGTH], cells[ROW_LIMIT] = len(values), self._max_tokens
         return row
 
     def append(self, rows: Integers, tokens: Tokens) -> None:
-        """Append `tokens[i]` to row `rows[i]`, for every i. O(k) for k rows."""
-        numbers = as_int64(rows, "rows")
-        values = tokens_as(tokens, self.dtype)
+        """Append `tokens[i]` to row `rows[i]`, for every i. O(k) for k rows, fastest for ndarrays of int64."""
+        try:
+            # What is no ndarray has another kind of dtype or none; the kernel itself refuses other shapes and strides.
+            if rows.dtype is tokens.dtype is INT64 and self._append(self._cells, rows, tokens):  # type: ignore[union-attr]
+                return
+        except (AttributeError, TypeError):
+            pass
+        self._append_any(rows, tokens)
+
+    def _append_any(self, rows: Integers, tokens: Tokens) -> None:
+        # Copies, as the kernel takes no strided or unaligned arrays.
+        numbers = as_int64(rows, "rows").copy()
+        values = tokens_as(tokens, self.dtype).astype(np.int64)
+        if self._append(self._cells, numbers, values):
+            return
         if len(numbers) != len(values):
             raise ValueError(f"rows and tokens must be of equal length, not {len(numbers)} and {len(values)}")
         for number in numbers:
@@ -90,38 +107,39 @@ class TokenTable:
         twice = repeated(numbers)
         if len(twice):
             raise ValueError(f"rows must not name row {twice[0]} twice")
-        ends = self._lengths[numbers]
-        if len(ends) and ends.max() == self.max_tokens:
-            raise ValueError(f"row {numbers[ends.argmax()]} already holds {self.max_tokens} tokens")
-        self._cells[numbers, ends] = values
-        self._lengths[numbers] += 1
+        full = numbers[self._lengths[numbers] == self._max_tokens]
+        raise ValueError(f"row {full[0]} already holds {self._max_tokens} tokens")
 
     def row(self, row: int) -> TokenArray:
         """Return a row's tokens: a read-only view of their number now, valid until the row is removed. O(1)."""
-        number = self._used(row)
-        return _read_only(self._cells[number, : self._lengths[number]])
+        cells = self._used(row)
+        return _read_only(cells[TABLE_HEADER : TABLE_HEADER + cells[ROW_LENGTH]])
 
     def remove(self, row: int) -> None:
         """Take a row out of use, so that `add` can give it to another request. O(1)."""
-        number = self._used(row)
-        self._lengths[number] = 0
-        self._in_use[number] = False
+        cells = self._used(row)
+        cells[ROW_LENGTH] = cells[ROW_LIMIT] = 0
 
     def check(self) -> None:
         """Assert that the table's parts agree. O(rows)."""
-        assert self._lengths.shape == self._in_use.shape == self._cells.shape[:1], "the books differ in length"
-        assert not self._lengths[~self._in_use].any(), f"rows not in use hold tokens: {self._lengths}, {self._in_use}"
-        assert self._lengths.min() >= 0, f"a row has a negative length: {self._lengths}"
-        assert self._lengths.max() <= self.max_tokens, f"a row is longer than {self.max_tokens}: {self._lengths}"
+        lengths, limits = self._lengths, self._cells[:, ROW_LIMIT]
+        assert np.isin(limits, (0, self._max_tokens)).all(), f"a row is limited to neither all nor nothing: {limits}"
+        assert (lengths >= 0).all(), f"a row has a negative length: {lengths}"
+        assert (lengths <= limits).all(), f"a row is longer than its limit: {lengths}, {limits}"
 
-    def _used(self, row: object) -> int:
-        """Return the number of a row in use."""
+    @property
+    def _lengths(self) -> npt.NDArray[Any]:
+        return self._cells[:, ROW_LENGTH]
+
+    def _used(self, row: object) -> TokenArray:
+        """Return the cells of a row in use."""
         number = as_int(row, "row")
         if not 0 <= number < self.max_requests:
             raise ValueError(f"row must be between 0 and {self.max_requests - 1}, not {number}")
-        if not self._in_use[number]:
+        cells: TokenArray = self._cells[number]
+        if not cells[ROW_LIMIT]:
             raise ValueError(f"row {number} is not in use")
-        return number
+        return cells
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
