@@ -1,7 +1,7 @@
 """Host-to-device copies that never wait: pinned host buffers, each with the event that says when it is free again."""
 
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,7 @@ class HostBuffer(NamedTuple):
 
 
 class PinnedCopier:
-    """Sends int64 arrays to a device with one non-blocking copy each and never a synchronisation.
+    """Sends arrays to a device as int64, with one non-blocking copy each and never a synchronisation.
 
     Host buffers wait in a queue, the oldest copy first. A send takes the oldest if its copy is done, and otherwise
     makes another rather than wait: there come to be as many as copies were ever in flight at once. One that is too
@@ -79,10 +79,10 @@ class PinnedCopier:
         self._smallest = smallest
         self._buffers: deque[HostBuffer] = deque()
 
-    def send(self, *arrays: npt.NDArray[np.int64]) -> torch.Tensor:
+    def send(self, *arrays: npt.NDArray[Any]) -> torch.Tensor:
         """Return a new tensor on the device that, once the copy is done, holds the arrays one after the other.
 
-        The arrays have been read when this returns. O(n) for n elements.
+        They are arrays of integers that fit int64, and have been read when this returns. O(n) for n elements.
         """
         size = sum(map(len, arrays))
         result = self._runtime.result(size)

@@ -16,6 +16,7 @@ import torch
 Tokens = Iterable[int] | torch.Tensor | npt.NDArray[np.integer[Any]]
 TokenArray = npt.NDArray[Any]
 
+INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
 NATIVE = {(kind, size): np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
@@ -100,18 +101,23 @@ def tokens_as(tokens: Tokens, dtype: np.dtype[Any], *, copy: bool = False) -> To
 
 def _as_ndarray(tokens: Tokens) -> TokenArray | None:
     """Return what already is an array as an ndarray, and None for other iterables."""
-    if isinstance(tokens, torch.Tensor):
-        return _tensor_as_ndarray(tokens)
-    if isinstance(tokens, (array, memoryview)) or hasattr(tokens, "__array__"):
-        tokens = np.asarray(tokens)
-    elif hasattr(tokens, "__iter__"):
-        return None
-    else:
-        raise TypeError(f"tokens must be a sequence of integers, not a {type(tokens).__name__}")
+    if type(tokens) is not np.ndarray:
+        if isinstance(tokens, torch.Tensor):
+            return _tensor_as_ndarray(tokens)
+        if hasattr(tokens, "__array__"):
+            tokens = np.asarray(tokens.__array__())
+        elif isinstance(tokens, (array, memoryview)):
+            tokens = np.asarray(tokens)
+        elif hasattr(tokens, "__iter__"):
+            return None
+        else:
+            raise TypeError(f"tokens must be a sequence of integers, not a {type(tokens).__name__}")
     if tokens.ndim != 1:
         raise ValueError(f"tokens must have one dimension, but have shape {tokens.shape}")
     if tokens.size == 0:
         return np.empty(0, np.int64)
+    if tokens.dtype is INT64 or tokens.dtype is INT32:
+        return tokens
     if tokens.dtype.kind == "O":
         return None
     if tokens.dtype.kind not in "iu":

@@ -4,10 +4,9 @@ import numpy as np
 
 from kvpool._arguments import positive_int
 from kvpool._kernels import common_prefix, common_prefix_int32
-from kvpool._tokens_input import INT64, UINT64, TokenArray, Tokens, token_array
+from kvpool._tokens_input import INT32, INT64, UINT64, TokenArray, Tokens, token_array
 from kvpool.token_buffer import TokenBuffer
 
-INT32 = np.dtype(np.int32)
 COMPARED_AS_THEY_ARE = (INT32, INT64, UINT64)
 
 

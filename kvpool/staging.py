@@ -7,7 +7,7 @@ import torch
 
 from kvpool._arguments import positive_int
 from kvpool._pinned import CudaRuntime, PinnedCopier
-from kvpool._tokens_input import INT64, Tokens, tokens_as
+from kvpool._tokens_input import INT64, UINT64, Tokens, token_array, tokens_as
 
 
 class BatchStager:
@@ -45,10 +45,12 @@ class BatchStager:
         integers is a TypeError, and one with an integer outside int64 an OverflowError that is also a ValueError. Then
         nothing is sent. O(k) for k tokens.
         """
-        arrays = [tokens_as(part, INT64) for part in parts]
+        arrays = [token_array(part) for part in parts]
+        # Every other integer type is widened as the parts are put together.
+        arrays = [tokens_as(array, INT64) if array.dtype is UINT64 else array for array in arrays]
         size = sum(map(len, arrays))
         if size > self.capacity:
             raise ValueError(f"a batch holds at most {self.capacity} tokens, not {size}")
         if self._copier is not None:
             return self._copier.send(*arrays)
-        return torch.from_numpy(np.concatenate(arrays) if arrays else np.empty(0, np.int64))
+        return torch.from_numpy(np.concatenate(arrays, dtype=np.int64) if arrays else np.empty(0, np.int64))

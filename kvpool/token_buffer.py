@@ -165,7 +165,8 @@ class TokenBuffer:
         return self._concatenated(tokens_as(other, self.dtype), self.numpy())
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
+        view = self.numpy()
+        return view if dtype is None and not copy else np.array(view, dtype=dtype, copy=copy)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The view is as long as the tokens are, so spare room is not pickled; protocol 5 takes it as one buffer.

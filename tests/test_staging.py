@@ -209,7 +209,7 @@ def on_a_device(monkeypatch: pytest.MonkeyPatch, capacity: int) -> tuple[BatchSt
 
 def test_stages_to_a_device_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stager, device = on_a_device(monkeypatch, 4)
-    batches = [stager.stage([[i], TokenBuffer([i + 1]), (), np.array([i + 2])]) for i in range(3)]
+    batches = [stager.stage([[i], TokenBuffer([i + 1], np.int32), (), np.array([i + 2], np.uint64)]) for i in range(3)]
     assert len(device.host_buffers) == len(device.events) == 3
     for event in device.events:
         event.finish()
