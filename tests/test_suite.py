@@ -2,6 +2,7 @@
 
 import json
 import math
+import platform
 import re
 import subprocess
 import sys
@@ -190,3 +191,23 @@ class TestCounts:
     def test_floor_returns_the_slots(self):
         assert common.floor(5).tolist() == [0, 1, 2, 3, 4]
         assert common.floor(5).dtype == torch.int64
+
+
+# Two traces of 5 MB each, the first of them dropped: the second must find its memory where it was.
+FAULTS = """
+import resource
+from benchmarks.common import floor
+faults = []
+for _ in range(4):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    results = [floor(32_768) for _ in range(20)]
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    del results
+print(faults[-1])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the memory allocator is not glibc's")
+def test_a_trace_of_megabytes_pays_no_page_faults():
+    output = subprocess.run([sys.executable, "-c", FAULTS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert int(output) < 50  # 1,280 pages of 4 kB otherwise.
