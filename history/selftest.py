@@ -174,7 +174,7 @@ def _kernel(clone: Clone) -> None:
 
 def _kernel_in_history(clone: Clone) -> str | None:
     """Measure the two kernels one after the other in asv's own environment, as the history does."""
-    done = clone.history("bench", "--bench", ALLOC, "main..head")
+    done = clone.history("bench", "--bench", ALLOC, "base^..head")
     if done.returncode:
         return f"make bench failed: {asv_calls.last_line(done.stderr or done.stdout)}"
     found = [sum(each.figures.values()) for each in records.load(clone.folder / ".asv" / "results")]

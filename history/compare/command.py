@@ -10,7 +10,7 @@ from asv.config import Config
 
 from history import UsageError, asv_calls, commits, machine
 from history.compare import NotMeasuredError, report, rounds, sides
-from history.compare.verdict import FACTOR, NOT_MEASURED, Measured, Verdict, judge, not_measured, suspects
+from history.compare.verdict import FACTOR, NOT_MEASURED, Measured, Verdict, count, judge, not_measured, suspects
 from history.paths import SCRATCH
 from history.records import CANARY
 
@@ -48,7 +48,7 @@ class Comparison:
         doubtful = suspects(first, self.factor)
         again = None
         if doubtful:
-            again = self._measure(conf, both, found, rounds.exactly(doubtful), f"{len(doubtful)} cases again")
+            again = self._measure(conf, both, found, rounds.exactly(doubtful), f"{count(doubtful, 'case')} again")
         return judge(first, again, self.factor, same_commit=base.hash == head.hash)
 
     def _measure(
