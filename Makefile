@@ -24,10 +24,13 @@ READY := $(VENV)/ready
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help bench compare test lint coverage budgets history site selftest clean
+.PHONY: help tools bench compare test lint coverage budgets history site selftest clean
 
 help:
 	@sed -n 's/^#  //p' Makefile
+
+# Only what every target needs, for whoever calls the commands themselves.
+tools: $(READY)
 
 bench: $(READY)
 	$(RUN) -m history bench $(if $(BENCH),--bench '$(BENCH)') $(if $(RANGE),'$(RANGE)')

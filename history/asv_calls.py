@@ -4,6 +4,7 @@ In the process and not by the shell, because only there can a run be given a mac
 user's own.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,14 +43,25 @@ def plain_errors() -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise UsageError(f"asv: {error}") from error
     except util.ProcessError as error:
-        raise UsageError(f"asv: {' '.join(error.args[:4])} … failed: {last_line(error.stderr)}") from error
+        raise UsageError(f"asv: {' '.join(error.args[:4])} … failed: {explanation(error.stderr)}") from error
     except environment.EnvironmentUnavailable as error:
         raise UsageError(f"asv has no environment to measure in: {error}") from error
 
 
-def last_line(text: str | None) -> str:
-    """Return the last line of a program's output that says something."""
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+# How Python and pip say what went wrong, but for pip's names of kinds of error: "error: metadata-generation-failed".
+_SAYS_WHY = re.compile(r"(error: (?!\S+$)|\w*(Error|Exception|Exit)\b)")
+
+
+def explanation(output: str | None) -> str:
+    r"""Return the line of a failed program's output that says why: the last that names an error, or else the last.
+
+    >>> explanation("Traceback ...\nImportError: no module\nhint: see above")
+    'ImportError: no module'
+    """
+    lines = [line.strip() for line in (output or "").splitlines() if line.strip()]
+    for line in reversed(lines):
+        if _SAYS_WHY.match(line):
+            return line
     return lines[-1] if lines else "no message"
 
 

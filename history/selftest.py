@@ -14,7 +14,7 @@ from history.compare import sides
 from history.compare.verdict import NOT_MEASURED, PASSED, REGRESSED
 from history.paths import ROOT, SCRATCH
 
-ROUNDS = 5
+ROUNDS = 3
 ALLOC = r"^bench_host\.ChurnedAlloc\.time_alloc\(64, 'fifo'\)$"
 FREE = r"^bench_host\.Free\.time_free\(64, 'kvpool'\)$"
 RETAINED = r"^bench_memory\.HostRetention\.track_retained_bytes\('fifo'\)$"
@@ -176,7 +176,7 @@ def _kernel_in_history(clone: Clone) -> str | None:
     """Measure the two kernels one after the other in asv's own environment, as the history does."""
     done = clone.history("bench", "--bench", ALLOC, "base^..head")
     if done.returncode:
-        return f"make bench failed: {asv_calls.last_line(done.stderr or done.stdout)}"
+        return f"make bench failed: {asv_calls.explanation(done.stderr or done.stdout)}"
     found = [sum(each.figures.values()) for each in records.load(clone.folder / ".asv" / "results")]
     if len(found) != 2 or max(found) < 2 * min(found):
         return f"asv measured {found} for kernels of 10 and 99 turns"

@@ -15,11 +15,11 @@ from asv.config import Config
 from asv.results import Results
 from asv.runner import BENCHMARK_RUN_SCRIPT, run_benchmarks
 
-from history.asv_calls import last_line
+from history.asv_calls import explanation
 from history.compare import NotMeasuredError
 from history.compare.sides import Side
 from history.compare.verdict import Measured
-from history.records import unroll
+from history.records import CANARY, unroll
 
 
 def discover(conf: Config, side: Side) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def discover(conf: Config, side: Side) -> list[dict[str, Any]]:
         try:
             side.environment.run(command, cwd=folder, dots=False, display_error=False)
         except util.ProcessError as error:
-            reason = last_line(error.stderr or error.stdout)
+            reason = explanation(error.stderr or error.stdout)
             raise NotMeasuredError(f"the suite cannot be imported beside {side}: {reason}") from error
         return json.loads(answer.read_text())
 
@@ -63,7 +63,7 @@ def measure(conf: Config, sides: tuple[Side, Side], benchmarks: Benchmarks, say:
             for name in results.get_all_result_keys():
                 _add(measured, side, active, name, results)
         active = active.filter_out({name for name in active if measured.failed_whole(name)})
-        if not active:
+        if all(name.startswith(CANARY) for name in active):
             break
     return measured
 
@@ -79,7 +79,7 @@ def _add(measured: Measured, side: Side, benchmarks: Benchmarks, name: str, resu
 
 
 def _reason(output: str | None) -> str:
-    return last_line("\n".join(line for line in (output or "").splitlines() if not line.startswith("asv: benchmark")))
+    return explanation("\n".join(line for line in (output or "").splitlines() if not line.startswith("asv: benchmark")))
 
 
 def exactly(cases: Iterable[object]) -> list[str]:

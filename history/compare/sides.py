@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from asv import environment, util
 from asv.config import Config
 
-from history.asv_calls import last_line
+from history.asv_calls import explanation
 from history.commits import Commit
 from history.compare import NotMeasuredError
 from history.paths import ROOT, SCRATCH
@@ -105,5 +105,5 @@ def _call(env: Any, failure: str, arguments: list[str], folder: Path) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, util.ProcessError):
-        return last_line(error.stderr or error.stdout)
+        return explanation(error.stderr or error.stdout)
     return str(error)

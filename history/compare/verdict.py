@@ -115,7 +115,7 @@ class Verdict(NamedTuple):
 
 def not_measured(reason: str) -> Verdict:
     """Return the verdict of a comparison that has no answer."""
-    return Verdict(NOT_MEASURED, f"Not measured: {reason}.")
+    return Verdict(NOT_MEASURED, f"Not measured: {reason.rstrip('.')}.")
 
 
 def judge(first: Measured, again: Measured | None, factor: float = FACTOR, same_commit: bool = False) -> Verdict:
