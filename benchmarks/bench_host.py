@@ -208,7 +208,7 @@ class Growth(Benchmark):
     param_names = ("num_pages", "pages", "method")
     # Fewer rounds of more samples than elsewhere: each round builds its pool, the largest for a second or more where
     # the allocator is slow.
-    rounds = 6
+    rounds = 8
     repeat = (2, 50, 0.015)
 
     def setup(self, num_pages, pages, method):

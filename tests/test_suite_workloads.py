@@ -130,7 +130,6 @@ PINNED = {
 WITHOUT_WORKLOAD = {
     "bench_canary.Canary.time_python_loop": "1",
     "bench_import.Import.timeraw_import": "1",
-    "bench_import.Import.timeraw_import_beside_torch": "1",
     "bench_memory.PeakMemory.peakmem_host_pool": "1",
 }
 
