@@ -50,7 +50,7 @@ lint: $(READY)
 # Compiled code is invisible to coverage: for this the kernels run as plain Python.
 coverage: $(READY)
 	NUMBA_DISABLE_JIT=1 $(RUN) -m coverage run -m pytest -q -m 'not compiled' kvpool tests \
-		--ignore-glob='tests/test_history_*'
+		--ignore-glob='tests/test_history_*' --ignore-glob='tests/test_suite*'
 	$(RUN) -m coverage json --quiet -o $(VENV)/coverage.json
 	$(RUN) tests/check_branches.py $(VENV)/coverage.json
 
