@@ -7,18 +7,10 @@ from typing import Any
 
 from asv.benchmarks import Benchmarks
 from asv.util import human_value
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from history.commits import Commit
 from history.compare.verdict import Change, Verdict, count
-
-_TEMPLATES = Environment(
-    loader=PackageLoader("history"),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+from history.templating import render as render_template
 
 
 def write(
@@ -37,7 +29,8 @@ def write(
         ("Faster", verdict.improvements),
         ("Exact counts that fell", verdict.reductions),
     ]
-    return _TEMPLATES.get_template("report.md").render(
+    return render_template(
+        "report.md",
         verdict=verdict,
         revisions=revisions,
         commits=commits,

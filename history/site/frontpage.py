@@ -9,24 +9,15 @@ from typing import Any
 from urllib.parse import quote
 
 from asv.util import human_value
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from history import commits, records
 from history.records import Case, Record
 from history.site import trend
 from history.site.families import FAMILIES, Family, Row
+from history.templating import render as render_template
 
 GRID = "grid.html"
 WIDTH, HEIGHT = 220, 44
-
-_TEMPLATES = Environment(
-    loader=PackageLoader("history"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
 
 
 def write(results: Path, page: Path) -> None:
@@ -43,7 +34,8 @@ def render(results: Path) -> str:
     ratios = records.canary_ratios(shown)
     disturbed = {each.commit for each in shown if ratios.get(each.commit, 1.0) > records.DISTURBED}
     described = commits.describe([each.commit for each in shown])
-    return _TEMPLATES.get_template("frontpage.html").render(
+    return render_template(
+        "frontpage.html",
         families=[_family(family, shown, suite, disturbed) for family in FAMILIES if _has(family, shown)],
         commits=_commits(described, shown, ratios),
         titles=[family.title for family in FAMILIES if _has(family, shown)],
