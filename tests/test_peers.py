@@ -1,0 +1,153 @@
+"""Each adapter gives what its peer returns: as many pages as were asked for, none twice, and all of them again."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks import peers, workloads
+
+NUM_PAGES = 600
+
+
+@pytest.fixture(params=peers.POOLS)
+def build(request):
+    """Return a function that builds a pool of NUM_PAGES pages of a number of slots."""
+    try:
+        peers.POOLS[request.param](1, 1)
+    except peers.MissingPeerError as missing:
+        pytest.skip(str(missing))
+    return lambda page_size: peers.POOLS[request.param](NUM_PAGES, page_size)
+
+
+@pytest.mark.parametrize("page_size", [1, 64])
+def test_results_are_disjoint_and_have_as_many_pages_as_were_asked_for(build, page_size):
+    pool = build(page_size)
+    results = [pool.try_alloc(pages) for pages in (1, 8, 64, 512)]
+    pages = [pool.page_ids(result) for result in results]
+    assert [len(each) for each in pages] == [1, 8, 64, 512]
+    assert len(set(np.concatenate(pages).tolist())) == 585
+    assert pool.try_alloc(16) is None
+    results.append(pool.try_alloc(15))
+    assert len(pool.page_ids(results[-1])) == 15
+    assert pool.try_alloc(1) is None
+
+
+def test_what_is_freed_can_be_had_again(build):
+    pool = build(64)
+    first, second = pool.try_alloc(200), pool.try_alloc(400)
+    pages = sorted(pool.page_ids(first).tolist())
+    pool.free(*pool.release(first))
+    again = pool.try_alloc(200)
+    assert sorted(pool.page_ids(again).tolist()) == pages
+    assert pool.try_alloc(1) is None
+    pool.free(*pool.release(second))
+    pool.free(*pool.release(again))
+    assert len(pool.page_ids(pool.try_alloc(NUM_PAGES))) == NUM_PAGES
+
+
+def test_a_result_can_be_freed_in_parts(build):
+    pool = build(64)
+    result = pool.try_alloc(NUM_PAGES)
+    pages = pool.page_ids(result).tolist()
+    parts = pool.parts(result, 7)
+    assert len(parts) == 86
+    for part in parts[-2:]:
+        pool.free(*part)
+    # The last part has the 5 pages that are over.
+    assert sorted(pool.page_ids(pool.try_alloc(12)).tolist()) == sorted(pages[-12:])
+    assert pool.try_alloc(1) is None
+
+
+def test_arranged_pages_are_free_in_the_order_given(build):
+    pool = build(64)
+    first_id = int(build(64).page_ids(build(64).try_alloc(1))[0])
+    order = workloads.shuffled(NUM_PAGES, 5)[:100].tolist()
+    held = peers.arrange(pool, NUM_PAGES, order)
+    assert len(held) == NUM_PAGES - 100
+    results = [pool.try_alloc(1) for _ in order]
+    taken = [int(pool.page_ids(result)[0]) - first_id for result in results]
+    assert pool.try_alloc(1) is None
+    # Some hand out the lowest page first, or the one in the smallest run: all of them just these pages.
+    assert sorted(taken) == sorted(order)
+    if pool.returns != "one address range" and "fewest" not in str(pool.alloc):
+        assert taken == order
+
+
+def test_lmcache_can_be_asked_for_a_range_a_block():
+    try:
+        pool = peers.lmcache_batched(NUM_PAGES, 64, pages_at_once=8)
+    except peers.MissingPeerError as missing:
+        pytest.skip(str(missing))
+    result = pool.try_alloc(24)
+    assert pool.page_ids(result).tolist() == list(range(24))
+    pool.free(*pool.parts(result, 8)[1])
+    assert pool.page_ids(pool.try_alloc(16)).tolist() == [*range(8, 16), *range(24, 32)]
+    with pytest.raises(ValueError, match="ranges of 8 pages cannot be freed 4 at a time"):
+        pool.parts(result, 4)
+    assert pool.try_alloc(NUM_PAGES) is None
+
+
+@pytest.mark.parametrize("engine", peers.SOURCES)
+def test_a_peer_is_the_engines_own_class_and_nothing_stays_of_the_stand_ins(engine):
+    if engine not in peers.installed():
+        with pytest.raises(peers.MissingPeerError, match=f"{engine} is not installed"):
+            peers.peer_class(engine, next(iter(peers.SOURCES[engine].classes)))
+        pytest.skip(f"{engine} is not installed")
+    source = peers.SOURCES[engine]
+    for name, (module, attribute) in source.classes.items():
+        found = peers.peer_class(engine, name)
+        assert (found.__module__, found.__name__) == (module, attribute)
+        assert not isinstance(found, peers.StandIn)
+    for name in (*source.stubbed, *source.optional):
+        assert not isinstance(sys.modules.get(name), peers.StandInModule)
+
+
+def test_a_class_that_has_moved_is_a_missing_peer(tmp_path, monkeypatch):
+    (tmp_path / "moved_engine.py").write_text("class Here: pass\n")
+    (tmp_path / "moved_engine-1.2.dist-info").mkdir()
+    (tmp_path / "moved_engine-1.2.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: moved_engine\nVersion: 1.2\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    classes = {"There": ("moved_engine", "There"), "Far": ("moved_engine.far", "Far")}
+    monkeypatch.setitem(peers.SOURCES, "moved_engine", peers.Source(classes, (), (), ()))
+    for name in classes:
+        with pytest.raises(peers.MissingPeerError, match=f"moved_engine 1.2 is installed, but its {name} cannot be"):
+            peers.peer_class("moved_engine", name)
+
+
+def test_what_is_left_out_can_be_named_while_an_engine_is_imported_and_not_called_later(tmp_path, monkeypatch):
+    package = tmp_path / "small_engine"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('the whole engine')\n")
+    (package / "inner" / "__init__.py").write_text("")
+    (package / "inner" / "books.py").write_text(
+        "import missing_library.kernels as kernels\n"
+        "from small_engine.model import Weights\n"
+        "@kernels.compiled\n"
+        "def fast(): return 'ran'\n"
+        "@kernels.tuned(warps=4)\n"
+        "def tuned(): pass\n"
+        "class Books(Weights):\n"
+        "    config: Weights | None = None\n"
+        "    table: kernels.Table[int, 3]\n"
+        "    def slow(self): return kernels.launch()\n"
+        "    def fast(self): return fast()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    source = peers.Source(
+        {"Books": ("small_engine.inner.books", "Books")},
+        ("small_engine",),
+        ("small_engine.model",),
+        ("missing_library",),
+    )
+    monkeypatch.setitem(peers.SOURCES, "small_engine", source)
+    books = peers.peer_class("small_engine", "Books")()
+    assert books.fast() == "ran"
+    with pytest.raises(RuntimeError, match=r"missing_library\.kernels.launch is a stand-in and cannot be called"):
+        books.slow()
+    assert "missing_library" not in sys.modules
+    assert "small_engine.model" not in sys.modules
+    with pytest.raises(ModuleNotFoundError):
+        import missing_library  # noqa: F401
