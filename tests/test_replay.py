@@ -1,0 +1,169 @@
+import itertools
+import json
+
+import pytest
+
+from benchmarks import peers, synthetic_traces
+from benchmarks.replay import ALLOCATORS, build_pool, main, make_plan, replay
+from benchmarks.traces import PrefixTrace, Request
+
+KVPOOL = ["kvpool_fifo", "kvpool_contiguous", "kvpool_fewest_runs", "kvpool_pages"]
+
+
+def prefix_trace(*chains, block_tokens=64):
+    requests = [Request(float(i), len(chain) * block_tokens, 1, chain) for i, chain in enumerate(chains)]
+    return PrefixTrace("t", block_tokens, requests)
+
+
+def steps(plan):
+    return [(list(evicted), blocks) for evicted, blocks in plan.steps]
+
+
+def test_blocks_are_found_up_to_the_first_that_is_lacking():
+    plan = make_plan(prefix_trace([1, 2, 3], [1, 2, 4], [1, 9, 3]), num_pages=100)
+    assert steps(plan) == [([], 3), ([], 1), ([], 2)]
+    assert (plan.requests, plan.blocks, plan.missed, plan.miss_rate) == (3, 9, 6, 6 / 9)
+
+
+def test_the_end_of_the_chain_used_longest_ago_is_evicted_first():
+    chains = [[1, 2], [3, 4], [1, 2], [5, 6, 7], [3]]
+    plan = make_plan(prefix_trace(*chains), num_pages=5, max_fill=1.0)
+    # 1 to 4 were allocated as 0 to 3. For 5 to 7 the chain [3, 4] goes, its end first, for it was used before [1, 2];
+    # then 3 is lacking, and the end of [1, 2] makes room.
+    assert steps(plan) == [([], 2), ([], 2), ([3, 2], 3), ([1], 1)]
+
+
+def test_what_is_longer_than_the_pool_is_left_out():
+    plan = make_plan(prefix_trace([1, 2], [3, 4, 5, 6], [1, 2]), num_pages=4, max_fill=0.75)
+    assert steps(plan) == [([], 2)]
+    assert (plan.too_long, plan.missed) == (1, 6)
+
+
+def test_blocks_have_to_be_whole_pages():
+    with pytest.raises(ValueError, match="blocks of 64 tokens are not whole pages of 48"):
+        make_plan(prefix_trace([1]), page_size=48)
+
+
+@pytest.mark.parametrize("trace", [synthetic_traces.conversation(800), synthetic_traces.agentic(6)])
+def test_a_plan_fills_the_pool_to_its_limit_and_frees_each_block_once(trace):
+    plan = make_plan(trace, num_pages=20_000, max_fill=0.5)
+    limit = 10_000 // plan.block_pages
+    live: set[int] = set()
+    numbers = itertools.count()
+    fullest = 0
+    for evicted, blocks in plan.steps:
+        assert live.issuperset(evicted.tolist())
+        live.difference_update(evicted.tolist())
+        live.update(itertools.islice(numbers, blocks))
+        assert len(live) <= limit
+        fullest = max(fullest, len(live))
+    assert fullest == limit
+
+
+@pytest.mark.parametrize("name", ALLOCATORS)
+def test_a_replay_leaves_free_what_the_cache_does_not_hold(name):
+    plan = make_plan(synthetic_traces.conversation(150), num_pages=6_000)
+    try:
+        pool = build_pool(name, plan.block_pages, 6_000)
+    except peers.MissingPeerError as missing:
+        pytest.skip(str(missing))
+    outcome = replay(plan, pool)
+    held = sum(blocks - len(evicted) for evicted, blocks in plan.steps)
+    rest = pool.try_alloc(6_000 - held * plan.block_pages)
+    assert rest is not None
+    assert pool.try_alloc(plan.block_pages) is None
+    assert len(outcome.runs) == len(plan.steps)
+    assert outcome.runs.min() >= 1
+    assert 0 < outcome.allocator_seconds < outcome.wall_seconds
+
+
+def test_a_replay_counts_the_runs_of_each_allocation():
+    # Block 0 is evicted for block 3, then 1 and 2 for the last request: FIFO gives it the pages 1 and 0.
+    plan = make_plan(prefix_trace([0], [1], [2], [3], [4, 5]), num_pages=3, max_fill=1.0)
+    assert steps(plan) == [([], 1), ([], 1), ([], 1), ([0], 1), ([1, 2], 2)]
+    outcome = replay(plan, build_pool("kvpool_fifo", 1, 3))
+    assert outcome.runs.tolist() == [1, 1, 1, 1, 1]
+    plan = make_plan(prefix_trace([0, 1], [2], [3, 4]), num_pages=3, max_fill=1.0)
+    # The end of the chain is freed first: page 1, then page 0.
+    assert replay(plan, build_pool("kvpool_fifo", 1, 3)).runs.tolist() == [1, 1, 2]
+    assert replay(plan, build_pool("kvpool_fewest_runs", 1, 3)).runs.tolist() == [1, 1, 1]
+
+
+def test_a_pool_that_refuses_what_fits_stops_the_replay():
+    plan = make_plan(prefix_trace([0], [1]), num_pages=10)
+    with pytest.raises(RuntimeError, match="allocation 2, of 1 pages, was refused"):
+        replay(plan, build_pool("kvpool_fifo", 1, 1))
+
+
+def test_fewest_runs_scatters_real_traffic_least():
+    plan = make_plan(synthetic_traces.agentic(8), num_pages=8_000)
+    mean = {name: replay(plan, build_pool(name, 1, 8_000)).runs.mean() for name in KVPOOL}
+    assert mean["kvpool_fewest_runs"] < 2
+    assert mean["kvpool_fewest_runs"] < mean["kvpool_contiguous"] < mean["kvpool_fifo"] == mean["kvpool_pages"]
+
+
+def test_the_command_prints_a_line_an_allocator_and_writes_them(tmp_path, capsys):
+    output = tmp_path / "out.json"
+    status = main(["--requests", "60", "--allocators", "kvpool_fewest_runs,kvpool_fifo", "--json-output", str(output)])
+    printed = capsys.readouterr()
+    assert (status, printed.err) == (0, "")
+    assert [line.split()[0] for line in printed.out.splitlines()[3:6]] == [
+        "allocator",
+        "kvpool_fewest_runs",
+        "kvpool_fifo",
+    ]
+    records = json.loads(output.read_text())["records"]
+    assert [(each["allocator"], each["requests"]) for each in records] == [
+        ("kvpool_fewest_runs", 60),
+        ("kvpool_fifo", 60),
+    ]
+    assert records[0]["miss_rate"] == records[1]["miss_rate"]
+
+
+def test_the_command_replays_each_trace_of_a_folder_and_says_what_it_skipped(tmp_path, capsys):
+    turns = [[0.0, 640, 1, 0, 10], [1.0, 704, 1, 10, 1]]
+    record = {"id": "s", "block_size": 64, "tool_tokens": 0, "system_tokens": 0, "requests": turns}
+    (tmp_path / "sessions.jsonl").write_text((json.dumps(record) + "\n") * 3)
+    (tmp_path / "damaged.jsonl").write_text(json.dumps(record) + "\n" + "{\n" * 7)
+    arguments = [str(tmp_path), "--allocators", "kvpool_fifo", "--sessions", "2"]
+    with pytest.raises(SystemExit) as error:
+        main(arguments)
+    assert error.value.code == 2
+    assert capsys.readouterr().err == (
+        f"python -m benchmarks replay: {tmp_path / 'damaged.jsonl'}, line 2: "
+        "not JSON: Expecting property name enclosed in double quotes at column 2\n"
+    )
+    assert main([*arguments, "--skip-invalid"]) == 0
+    printed = capsys.readouterr().out
+    assert "damaged.jsonl: 2 requests, 21 blocks of 64 tokens" in printed
+    assert "sessions.jsonl: 4 requests, 42 blocks of 64 tokens" in printed
+    assert printed.count("skipped: ") == 6
+    assert "skipped: 2 more lines of damaged.jsonl" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["none.jsonl"], "none.jsonl cannot be read: No such file or directory"),
+        (["--allocators", "best"], "argument --allocators: unknown name 'best': write some of kvpool_fifo,"),
+        (["--requests", "0"], "argument --requests: '0': write a positive integer"),
+        (["--max-fill", "1.5"], "argument --max-fill: 1.5: write at most 1"),
+        (["--page-size", "48"], "blocks of 512 tokens are not whole pages of 48"),
+        (["--json-output", "none/out.json"], "argument --json-output: cannot write 'none/out.json' (No such file"),
+        (["none.jsonl", "--synthetic", "agentic"], "argument --synthetic: a trace is named too"),
+    ],
+)
+def test_the_command_explains_what_is_wrong_in_one_line(arguments, reason, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as error:
+        main(arguments)
+    printed = capsys.readouterr()
+    assert (error.value.code, printed.out) == (2, "")
+    assert printed.err.startswith(f"python -m benchmarks replay: {reason}")
+    assert printed.err.count("\n") == 1
+
+
+def test_sessions_can_be_limited_in_number_and_in_what_runs_at_a_time(capsys):
+    assert main(["--synthetic", "agentic", "--sessions", "2", "--concurrent", "1", "--allocators", "kvpool_pages"]) == 0
+    turns = synthetic_traces.agentic(2).sessions
+    assert f" {sum(map(len, turns)):,} requests" in capsys.readouterr().out
