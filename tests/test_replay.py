@@ -2,8 +2,9 @@ import itertools
 import json
 
 import pytest
+from asv_runner.discovery import get_benchmark_from_name
 
-from benchmarks import peers, synthetic_traces
+from benchmarks import bench_replay, peers, synthetic_traces
 from benchmarks.replay import ALLOCATORS, build_pool, main, make_plan, replay
 from benchmarks.traces import PrefixTrace, Request
 
@@ -167,3 +168,27 @@ def test_sessions_can_be_limited_in_number_and_in_what_runs_at_a_time(capsys):
     assert main(["--synthetic", "agentic", "--sessions", "2", "--concurrent", "1", "--allocators", "kvpool_pages"]) == 0
     turns = synthetic_traces.agentic(2).sessions
     assert f" {sum(map(len, turns)):,} requests" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("allocator", ["kvpool_fewest_runs", "kvpool_pages"])
+def test_the_benchmark_s_clock_runs_in_the_allocator_only(allocator):
+    benchmark = bench_replay.ReplayTime()
+    bench_replay.ReplayBenchmark.setup(benchmark, "conversation", allocator)
+    start = benchmark.timer()
+    benchmark.run()
+    assert benchmark.timer() - start == benchmark.outcome.allocator_seconds > 0
+
+
+@pytest.mark.parametrize("name", ["ReplayTime.time_allocator", "ReplayRuns.track_runs_per_alloc"])
+def test_the_benchmarks_run(name):
+    benchmark = get_benchmark_from_name("benchmarks", f"bench_replay.{name}-2", extra_params={"rounds": 1, "repeat": 1})
+    assert benchmark._current_params == ("conversation", "fewest_runs")
+    assert benchmark.do_setup() is False
+    result = benchmark.do_run()
+    assert (result["samples"][0] if benchmark.type == "time" else result) > 0
+
+
+def test_the_miss_rate_is_that_of_the_plan():
+    benchmark = get_benchmark_from_name("benchmarks", "bench_replay.ReplayCache.track_miss_rate-0")
+    assert benchmark.do_setup() is False
+    assert benchmark.do_run() == bench_replay.plan("conversation").miss_rate

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from asv_runner.discovery import disc_benchmarks
 
-from benchmarks import bench_host, bench_lanes, workloads
+from benchmarks import bench_host, bench_lanes, bench_replay, workloads
 
 
 def digest(*arrays):
@@ -50,6 +50,11 @@ def free_set(pattern, lane_pages, demand):
 def free_sets():
     demand = 64 // bench_lanes.CP_SIZE * bench_lanes.CALLS[64]
     return [each for name in workloads.FREE_PATTERNS for each in free_set(name, bench_lanes.LANE_PAGES, demand)]
+
+
+def replayed(trace):
+    steps = bench_replay.plan(trace).steps
+    return [*(evicted for evicted, _ in steps), [blocks for _, blocks in steps]]
 
 
 # Each workload: what makes it, its SHA-256, and the versions of the benchmarks that are given it. Whoever changes one
@@ -124,6 +129,23 @@ PINNED = {
         lambda: free_set("random", 8_192, 64 // bench_lanes.CP_SIZE * bench_lanes.CALLS[64]),
         "1ccb70cc7ec5c6c6e6432476d6380d1ed5182044e20b1d184a5f6b21b4ccd725",
         {"bench_lanes.LaneSmall.time_alloc_pages": "1"},
+    ),
+    "conversation": (
+        lambda: replayed("conversation"),
+        "2e74ba8eb301a0df0a13818e38e6b3771e21a6666ee5cd753bcc82842d8916c9",
+        {
+            "bench_replay.ReplayTime.time_allocator": "1",
+            "bench_replay.ReplayRuns.track_runs_per_alloc": "1",
+            "bench_replay.ReplayCache.track_miss_rate": "1",
+        },
+    ),
+    "agentic sessions": (
+        lambda: replayed("agentic"),
+        "3fbe0a8807ee2f33651dbd1f283d5d89db3c64fd67c30d0760baf3fafbdcb102",
+        {
+            "bench_replay.ReplayRuns.track_runs_per_alloc": "1",
+            "bench_replay.ReplayCache.track_miss_rate": "1",
+        },
     ),
 }
 # No generated workload: a constant loop, an import, the building of a pool.
