@@ -23,6 +23,10 @@ VENV := .venv
 READY := $(VENV)/ready
 RUN := $(VENV)/bin/python
 
+# The tests of kvpool/ itself, which are those that its coverage is taken over.
+PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* history* peers* replay* suite* traces*)), \
+	$(wildcard tests/test_*.py))
+
 .DEFAULT_GOAL := help
 .PHONY: help tools bench compare test lint coverage budgets history site selftest clean
 

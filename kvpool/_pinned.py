@@ -1,6 +1,7 @@
 """Host-to-device copies that never wait: pinned host buffers, each with the event that says when it is free again."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -58,19 +59,19 @@ class CudaRuntime:
 
 
 class HostBuffer(NamedTuple):
-    """One host buffer as torch and as numpy see it, and the event behind the last copy from it."""
+    """One host buffer as torch and as numpy see it, and the event behind the last copy from it, if any."""
 
     tensor: torch.Tensor
     array: npt.NDArray[np.int64]
-    copied: Event
+    copied: Event | None
 
 
 class PinnedCopier:
-    """Sends arrays to a device as int64, with one non-blocking copy each and never a synchronisation.
+    """Sends int64 elements to a device, with one non-blocking copy each and never a synchronisation.
 
     Host buffers wait in a queue, the oldest copy first. A send takes the oldest if its copy is done, and otherwise
     makes another rather than wait: there come to be as many as copies were ever in flight at once. One that is too
-    small is replaced.
+    small is replaced. Safe from several threads: a buffer belongs to the send that took it out of the queue.
     """
 
     def __init__(self, runtime: Runtime, smallest: int = 1) -> None:
@@ -84,19 +85,60 @@ class PinnedCopier:
 
         They are arrays of integers that fit int64, and have been read when this returns. O(n) for n elements.
         """
-        size = sum(map(len, arrays))
-        result = self._runtime.result(size)
-        if size:
-            tensor, array = self._free_buffer(size)
-            np.concatenate(arrays, out=array[:size])
-            self._runtime.copy(result, tensor[:size])
-            self._buffers.append(HostBuffer(tensor, array, self._runtime.record()))
-        return result
 
-    def _free_buffer(self, size: int) -> tuple[torch.Tensor, npt.NDArray[np.int64]]:
-        if self._buffers and self._buffers[0].copied.query():
-            tensor, array, _ = self._buffers.popleft()
-            if len(array) >= size:
-                return tensor, array
+        def fill(elements: npt.NDArray[np.int64]) -> bool:
+            if arrays:
+                np.concatenate(arrays, out=elements)
+            return True
+
+        sent = self.send_filled(sum(map(len, arrays)), fill)
+        assert sent is not None
+        return sent
+
+    def send_filled(self, size: int, fill: Callable[[npt.NDArray[np.int64]], bool]) -> torch.Tensor | None:
+        """Return a new tensor of what `fill` writes into the `size` elements of a host buffer.
+
+        All memory is at hand before `fill` is called. Where that returns False or raises nothing is sent.
+        """
+        result = self._runtime.result(size)
+        if size == 0:
+            return result if fill(np.empty(0, np.int64)) else None
+        buffer = self._free_buffer(size)
+        filled = False
+        try:
+            filled = fill(buffer.array[:size])
+            if filled:
+                self._runtime.copy(result, buffer.tensor[:size])
+                buffer = buffer._replace(copied=self._runtime.record())
+        finally:
+            # One that nothing is in flight from is the next to be taken.
+            (self._buffers.append if filled else self._buffers.appendleft)(buffer)
+        return result if filled else None
+
+    def _free_buffer(self, size: int) -> HostBuffer:
+        try:
+            oldest = self._buffers.popleft()
+        except IndexError:
+            return self._new_buffer(size)
+        if oldest.copied is not None and not oldest.copied.query():
+            self._buffers.appendleft(oldest)
+            return self._new_buffer(size)
+        return oldest if len(oldest.array) >= size else self._new_buffer(size)
+
+    def _new_buffer(self, size: int) -> HostBuffer:
         tensor = self._runtime.host_buffer(max(size, self._smallest))
-        return tensor, tensor.numpy()
+        return HostBuffer(tensor, tensor.numpy(), None)
+
+
+def device_copier(device: torch.device, pin_memory: bool = True, smallest: int = 1) -> PinnedCopier | None:
+    """Return what sends to a CUDA device, and None for the CPU, to which nothing has to be sent.
+
+    Another kind of device, and a CUDA device that is not there, is a ValueError.
+    """
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda":
+        raise ValueError(f"device must be a CPU or CUDA device, not {device}")
+    if not torch.cuda.is_available():
+        raise ValueError(f"device {device} is not there: torch finds no CUDA device")
+    return PinnedCopier(CudaRuntime(device, pin_memory), smallest)

@@ -7,6 +7,8 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy import empty
+from torch import from_numpy
 
 from kvpool import _kernels
 from kvpool._arguments import (
@@ -23,6 +25,8 @@ from kvpool._arguments import (
     return_in_any_order,
 )
 from kvpool._books import check_lane_books
+from kvpool._kernels import lane_take
+from kvpool._pinned import PinnedCopier, device_copier
 
 LaneStats = tuple[list[int], list[int], list[int]]
 _NOBODY = np.empty(0, np.int64)
@@ -53,8 +57,9 @@ class OwnerLaneAllocator:
 
     `selection` is "contiguous" (the lowest stretch of consecutive physical pages of the free set that serves a lane's
     whole demand, where there is one) or "fifo" (free pages lowest address first, then released ones). The books live on
-    the CPU; slots are returned on `device`, by one host-to-device copy. Every method is atomic, and a call that raises
-    has changed nothing. Costs are given for n owners of a request, c lanes and P pages of a lane.
+    the CPU; slots are returned on `device` (CPU or CUDA), by one host-to-device copy that nothing waits for. Every
+    method is atomic, and a call that raises has changed nothing. Costs are given for n owners of a request, c lanes and
+    P pages of a lane.
 
     >>> pool = OwnerLaneAllocator(physical_pages=4, page_size=1, cp_size=2)
     >>> pool.alloc_pages_with_owners([0, 1, 1, 0])
@@ -70,6 +75,7 @@ class OwnerLaneAllocator:
     cp_size: int
     device: torch.device
     selection: str
+    _copier: PinnedCopier | None
 
     def __init__(
         self,
@@ -84,6 +90,7 @@ class OwnerLaneAllocator:
         self.page_size = positive_int(page_size, "page_size")
         self.cp_size = positive_int(cp_size, "cp_size")
         self.device = torch.device(device)
+        self._copier = device_copier(self.device)
         if selection not in ("contiguous", "fifo"):
             raise ValueError(f'selection must be "contiguous" or "fifo", not {selection!r}')
         self.selection = selection
@@ -138,12 +145,19 @@ class OwnerLaneAllocator:
         The first entry of a rank gets the first page taken from its lane, and so on. None, and no lane has changed,
         when any lane is too short. Raises ValueError for an owner outside `[0, cp_size)`.
         """
-        slots = self._choose(owners, self.page_size, commit=True)
-        return None if slots is None else torch.from_numpy(slots).to(self.device)
+        ranks = self._ranks(owners)
+        size = ranks.size * self.page_size
+        # No device memory is taken for more pages than there are.
+        if self._copier is None or ranks.size > self.num_pages:
+            slots = empty(size, INT64)
+            return from_numpy(slots) if self._choose(ranks, slots, self.page_size, commit=True) else None
+        return self._copier.send_filled(size, lambda slots: self._choose(ranks, slots, self.page_size, commit=True))
 
     def select_pages(self, owners: Integers) -> Int64Array | None:
         """Return the page ids that `alloc_pages_with_owners` would take, in request order, or None; nothing changes."""
-        return self._choose(owners, 1, commit=False)
+        ranks = self._ranks(owners)
+        page_ids = empty(ranks.size, INT64)
+        return page_ids if self._choose(ranks, page_ids, 1, commit=False) else None
 
     def free(self, slots: Integers) -> int:
         """Give slots back, whole pages in any order; return how many slots were freed.
@@ -217,15 +231,13 @@ class OwnerLaneAllocator:
         """Assert every invariant of the books, saying what was found where one fails. O(c P)."""
         check_lane_books(_kernels.lane_copy(self._index), self.physical_pages)
 
-    def _choose(self, owners: Integers, page_size: int, *, commit: bool) -> Int64Array | None:
-        """Return the slots of a page for each owner (their ids where `page_size` is 1), or None."""
-        ranks = self._ranks(owners)
-        slots = np.empty(ranks.size * page_size, INT64)
+    def _choose(self, ranks: Int64Array, slots: Int64Array, page_size: int, *, commit: bool) -> bool:
+        """Write the slots of a page for each rank (their ids where `page_size` is 1); False where they do not fit."""
         contiguous = self.selection == "contiguous"
-        found = _kernels.lane_take(self._index, ranks, slots, page_size, contiguous, commit)
+        found: int = lane_take(self._index, ranks, slots, page_size, contiguous, commit)
         if found < 0:
             self._refuse(ranks)
-        return slots if found else None
+        return found > 0
 
     def _ranks(self, owners: Integers) -> Int64Array:
         try:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from kvpool._arguments import positive_int
-from kvpool._pinned import CudaRuntime, PinnedCopier
+from kvpool._pinned import device_copier
 from kvpool._tokens_input import INT64, UINT64, Tokens, token_array, tokens_as
 
 
@@ -30,13 +30,7 @@ class BatchStager:
         self.device = torch.device(device)
         if pin_memory is not None and not isinstance(pin_memory, bool):
             raise TypeError(f"pin_memory must be a bool or None, not {type(pin_memory).__name__}")
-        if self.device.type not in ("cpu", "cuda"):
-            raise ValueError(f"device must be a CPU or CUDA device, not {self.device}")
-        self._copier: PinnedCopier | None = None
-        if self.device.type == "cuda":
-            if not torch.cuda.is_available():
-                raise ValueError(f"device {self.device} is not there: torch finds no CUDA device")
-            self._copier = PinnedCopier(CudaRuntime(self.device, pin_memory is not False), self.capacity)
+        self._copier = device_copier(self.device, pin_memory is not False, self.capacity)
 
     def stage(self, parts: Iterable[Tokens]) -> torch.Tensor:
         """Return the parts of a batch, of any accepted kinds, concatenated in a new tensor that owns its memory.

@@ -196,6 +196,8 @@ def test_an_unknown_selection_or_device_is_refused() -> None:
         OwnerLaneAllocator(4, selection="lowest")
     with pytest.raises(RuntimeError):
         OwnerLaneAllocator(4, device="abacus")
+    with pytest.raises(ValueError, match="device"):
+        OwnerLaneAllocator(4, device="meta")
 
 
 def test_a_lane_selects_over_many_chunks_of_its_summary() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import BatchStager, RequestTokens, TokenBuffer
+from kvpool import BatchStager, OwnerLaneAllocator, RequestTokens, TokenBuffer
 from kvpool._pinned import PinnedCopier
 from tests.tokens import EMPTY, INPUTS, REFUSED, REFUSED_IDS, Convert
 
@@ -203,7 +203,7 @@ def on_a_device(monkeypatch: pytest.MonkeyPatch, capacity: int) -> tuple[BatchSt
     """A stager for CUDA whose device is the tests'."""
     device = FakeDevice()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("kvpool.staging.CudaRuntime", lambda *arguments: device)
+    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
     return BatchStager(capacity, "cuda"), device
 
 
@@ -225,6 +225,50 @@ def test_sends_nothing_to_a_device_that_it_refuses(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TypeError):
         stager.stage([[1], [2.0]])
     assert device.events == []
+
+
+def test_a_buffer_that_nothing_was_sent_from_is_the_next() -> None:
+    device = FakeDevice()
+    copier = PinnedCopier(device)
+    assert copier.send_filled(3, lambda elements: False) is None
+    with pytest.raises(ZeroDivisionError):
+        copier.send_filled(3, lambda elements: bool(1 // 0))
+    result = copier.send(np.arange(3))
+    assert len(device.host_buffers) == len(device.events) == 1
+    device.events[0].finish()
+    assert result.tolist() == [0, 1, 2]
+
+
+def test_lanes_send_their_slots_through_buffers_that_are_not_reused_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+    pool, twin = OwnerLaneAllocator(6, 4, 2, device="cuda"), OwnerLaneAllocator(6, 4, 2)
+    requests = [[0, 1, 1], [1], [], [0, 0, 0]]
+    results = [pool.alloc_pages_with_owners(owners) for owners in requests]
+    before = pool.snapshot()
+    assert pool.alloc_pages_with_owners([1] * 4) is None
+    assert pool.alloc_pages_with_owners([1] * 40) is None
+    with pytest.raises(ValueError, match="owners"):
+        pool.alloc_pages_with_owners([2])
+    assert pool.snapshot() == before
+    assert len(device.events) == 3
+    for event in device.events:
+        event.finish()
+    for owners, result in zip(requests, results, strict=True):
+        assert torch.equal(result, twin.alloc_pages_with_owners(owners))
+
+
+def test_lanes_lose_no_page_when_the_device_has_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+    pool = OwnerLaneAllocator(6, 4, 2, device="cuda")
+    before = pool.snapshot()
+    monkeypatch.setattr(device, "result", lambda size: torch.empty(-size))
+    with pytest.raises(RuntimeError):
+        pool.alloc_pages_with_owners([0, 1])
+    assert pool.snapshot() == before
 
 
 @cuda

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, _kernels
 from tests.oracle import HostOracle, LaneOracle
 
 POLICIES = {
@@ -195,7 +195,9 @@ class LaneMachine(PoolMachine):
         assert self.pool.compute_owner_lane_stats([])[1] == available
 
 
-MACHINE_SETTINGS = settings(max_examples=60, stateful_step_count=40, deadline=None)
+MACHINE_SETTINGS = settings(
+    max_examples=15 if _kernels.config.DISABLE_JIT else 60, stateful_step_count=40, deadline=None
+)
 TestHostMachine = HostMachine.TestCase
 TestHostMachine.settings = MACHINE_SETTINGS
 TestLaneMachine = LaneMachine.TestCase

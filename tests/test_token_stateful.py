@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvpool import TokenBuffer, TokenTable, match_prefix
+from kvpool import TokenBuffer, TokenTable, _kernels, match_prefix
 from tests.tokens import REFUSED, SEQUENCES, Convert
 
 DTYPES = st.sampled_from([np.int32, np.int64, np.int8])
@@ -184,4 +184,6 @@ class TableMachine(RuleBasedStateMachine):
 
 TestBuffer = BufferMachine.TestCase
 TestTable = TableMachine.TestCase
-TestBuffer.settings = TestTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBuffer.settings = TestTable.settings = settings(
+    max_examples=15 if _kernels.config.DISABLE_JIT else 60, stateful_step_count=40, deadline=None
+)
