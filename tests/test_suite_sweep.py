@@ -119,7 +119,7 @@ class TestArguments:
         assert command.main(arguments) == 2
         err = capsys.readouterr().err
         assert said in err
-        assert "allocators, tokens, budgets" in err
+        assert ", ".join(command.COMMANDS) in err
 
 
 class TestCommand:
