@@ -40,12 +40,12 @@ class RequestTokens:
     @property
     def origin(self) -> TokenArray:
         """The prompt, a read-only view. O(1)."""
-        return self._tokens[: self._origin_length]
+        return self._tokens.numpy()[: self._origin_length]
 
     @property
     def output(self) -> TokenArray:
         """What was generated so far, a read-only view. O(1)."""
-        return self._tokens[self._origin_length :]
+        return self._tokens.numpy()[self._origin_length :]
 
     @property
     def fill_ids(self) -> TokenArray:
@@ -57,10 +57,12 @@ class RequestTokens:
 
         A length below 0 or above the number of tokens is a ValueError.
         """
-        end = as_int(length, "length")
-        if not 0 <= end <= len(self._tokens):
-            raise ValueError(f"length must be between 0 and {len(self._tokens)}, not {end}")
-        return self._tokens[:end]
+        if type(length) is not int:
+            length = as_int(length, "length")
+        tokens = self._tokens.numpy()
+        if not 0 <= length <= len(tokens):
+            raise ValueError(f"length must be between 0 and {len(tokens)}, not {length}")
+        return tokens[:length]
 
     def __len__(self) -> int:
         return len(self._tokens)

@@ -49,9 +49,10 @@ class TokenBuffer:
     True
     """
 
-    # `_array` is the buffer and `_length` how much of it is taken; `_cells` is what `append` writes through: the buffer
-    # as a memoryview, which checks an int's range faster than numpy, or nothing where the buffer is full.
-    __slots__ = ("_array", "_cells", "_length")
+    # `_array` is the buffer and `_length` how much of it is taken. `_cells` is what `append` writes through: the buffer
+    # as a memoryview, which checks an int's range faster than numpy, or nothing where the buffer came full. `_frozen`
+    # is a read-only view of the whole buffer, from which every view is cut.
+    __slots__ = ("_array", "_cells", "_frozen", "_length")
 
     # An ndarray on the left of `+` or `==` leaves the operation to the TokenBuffer instead of broadcasting over it.
     __array_ufunc__ = None
@@ -59,12 +60,11 @@ class TokenBuffer:
 
     _array: TokenArray
     _cells: memoryview
+    _frozen: TokenArray
     _length: int
 
     def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None:
-        self._array = tokens_as(tokens, integer_dtype(dtype), copy=True)
-        self._cells = _FULL
-        self._length = len(self._array)
+        self._fill(tokens_as(tokens, integer_dtype(dtype), copy=True))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -101,9 +101,7 @@ class TokenBuffer:
 
     def numpy(self) -> TokenArray:
         """Return the tokens as a read-only view of the buffer. O(1)."""
-        view = self._array[: self._length]
-        view.flags.writeable = False
-        return view
+        return self._frozen[: self._length]
 
     def torch(self) -> torch.Tensor:
         """Return the tokens as a tensor that shares the buffer. O(1).
@@ -120,6 +118,8 @@ class TokenBuffer:
         assert 0 <= self._length <= len(self._array), f"{self._length} tokens in a buffer of {len(self._array)}"
         owner: object = self._array if len(self._cells) else _FULL.obj
         assert self._cells.obj is owner, "appends go elsewhere than into the buffer"
+        assert self._frozen.base is self._array or self._frozen.base is self._array.base, "views are of another buffer"
+        assert not self._frozen.flags.writeable, "views can be written to"
 
     def __len__(self) -> int:
         return self._length
@@ -182,22 +182,30 @@ class TokenBuffer:
         """Return a full buffer over an array that nobody else writes to; the array itself is never written to."""
         buffer = cls.__new__(cls)
         # A pickle's bytes can be read-only memory, of which torch makes no tensor.
-        buffer._array = native(values if values.flags.writeable else values.copy())
-        buffer._cells = _FULL
-        buffer._length = len(values)
+        buffer._fill(native(values if values.flags.writeable else values.copy()))
         return buffer
 
     @classmethod
     def _concatenated(cls, left: TokenArray, right: TokenArray) -> Self:
         return cls._over(np.concatenate((left, right)))
 
+    def _fill(self, values: TokenArray) -> None:
+        """Take an array for the buffer, all of it tokens; what is appended goes into another."""
+        self._array = values
+        self._frozen = values[:]
+        self._frozen.flags.writeable = False
+        self._cells = _FULL
+        self._length = len(values)
+
     def _reserve(self, length: int) -> None:
         """Make room for `length` tokens; views of the old buffer keep it."""
         if length > len(self._array):
             grown = np.empty(length + max(length // 8, SPARE), self.dtype)
-            grown[: self._length] = self._array[: self._length]
-            self._array = grown
+            taken = self._length
+            grown[:taken] = self._array[:taken]
+            self._fill(grown)
             self._cells = grown.data
+            self._length = taken
 
 
 # What `==` and `+` accept on the other side.
