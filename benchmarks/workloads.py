@@ -213,3 +213,36 @@ def aged_tenth(num_pages: int, seed: int) -> np.ndarray:
     first = np.cumsum(repeats) - repeats
     pages = np.repeat(starts - first, repeats) + np.arange(int(repeats.sum()))
     return pages[shuffled(len(pages), seed, 1)]
+
+
+# Token ids of requests: int64, as of a vocabulary of 151,936 entries.
+
+VOCABULARY = 151_936
+
+
+def token_ids(count: int, *seed: int) -> np.ndarray:
+    """Return `count` seeded token ids."""
+    return (draws(count, *seed) % np.uint64(VOCABULARY)).astype(np.int64)
+
+
+class TokenBatch(NamedTuple):
+    """The tokens of a batch: a row a request."""
+
+    prompts: np.ndarray
+    decoded: np.ndarray
+
+
+def token_batch(requests: int, prompt_tokens: int, decode_tokens: int, seed: int) -> TokenBatch:
+    """Return the prompts of a batch of equal requests, and the tokens that are decoded for each, one a step."""
+    return TokenBatch(
+        np.stack([token_ids(prompt_tokens, seed, request, 0) for request in range(requests)]),
+        np.stack([token_ids(decode_tokens, seed, request, 1) for request in range(requests)]),
+    )
+
+
+def differing_at_nine_tenths(tokens: np.ndarray) -> np.ndarray:
+    """Return the same tokens but one, which stands where nine tenths of them have gone before."""
+    other = tokens.copy()
+    place = len(tokens) * 9 // 10
+    other[place] = (other[place] + 1) % VOCABULARY
+    return other

@@ -21,6 +21,8 @@ BENCHMARKS = {benchmark.name: benchmark for benchmark in disc_benchmarks("benchm
 # What the allocators' modules measure on a machine without a CUDA device.
 ALLOCATOR_MODULES = ("bench_host", "bench_lanes", "bench_memory", "bench_import", "bench_canary")
 ALLOCATOR_COMBINATIONS = 165
+TOKEN_MODULES = ("bench_tokens", "bench_token_memory")
+TOKEN_COMBINATIONS = 125
 
 
 def combinations(benchmark):
@@ -37,7 +39,7 @@ def not_applicable(name, params):
         case (("LaneSelect" | "LaneAlloc"), owners, pages, selection):
             as_round_robin = (owners == "one_rank" and pages == 1) or (owners == "zigzag" and pages in (1, 8))
             return owners != "round_robin" and (as_round_robin or selection == "floor")
-        case "LaneAllocCuda", *_:
+        case (("LaneAllocCuda" | "BatchTorchTensorCuda" | "RoadsCuda"), *_):
             return not torch.cuda.is_available()
     return False
 
@@ -54,7 +56,7 @@ def test_benchmark_says_what_it_is(name):
         assert benchmark.unit != "unit"
 
 
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES)])
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES + TOKEN_MODULES)])
 def test_every_combination_runs(name):
     once = {"repeat": 1, "number": 1, "warmup_time": 0, "min_run_count": 1, "rounds": 1}
     for index in range(combinations(BENCHMARKS[name])):
@@ -70,13 +72,16 @@ def test_every_combination_runs(name):
         assert all(each is not None for each in kept), f"{name}{params} timed a refusal"
 
 
-def test_allocators_stay_within_the_number_of_combinations():
+@pytest.mark.parametrize(
+    ("modules", "limit"), [(ALLOCATOR_MODULES, ALLOCATOR_COMBINATIONS), (TOKEN_MODULES, TOKEN_COMBINATIONS)]
+)
+def test_each_family_stays_within_its_number_of_combinations(modules, limit):
     measured = 0
-    for name in (name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES)):
+    for name in (name for name in BENCHMARKS if name.startswith(modules)):
         for index in range(combinations(BENCHMARKS[name])):
             benchmark = get_benchmark_from_name("benchmarks", f"{name}-{index}")
             measured += not not_applicable(name, benchmark._current_params)
-    assert measured <= ALLOCATOR_COMBINATIONS
+    assert measured <= limit
 
 
 # Runs in a process of its own: the suite imports kvpool once.

@@ -1,12 +1,14 @@
 """The workloads of the suite: that they are what the benchmarks say, and that they never change."""
 
+import ast
 import hashlib
+import inspect
 
 import numpy as np
 import pytest
 from asv_runner.discovery import disc_benchmarks
 
-from benchmarks import bench_host, bench_lanes, bench_replay, workloads
+from benchmarks import bench_host, bench_lanes, bench_replay, bench_token_memory, bench_tokens, stages, workloads
 
 
 def digest(*arrays):
@@ -56,6 +58,39 @@ def replayed(trace):
     steps = bench_replay.plan(trace).steps
     return [*(evicted for evicted, _ in steps), [blocks for _, blocks in steps]]
 
+
+def token_batches():
+    batches = [bench_tokens.batch_tokens(batch) for batch in bench_tokens.BATCHES]
+    differing = [workloads.differing_at_nine_tenths(tokens) for tokens in batches[1].prompts]
+    return [*(array for batch in batches for array in batch), *differing]
+
+
+def token_sequences():
+    sizes = [*bench_tokens.ROAD_TOKENS, bench_token_memory.TOKENS]
+    requests = [
+        workloads.token_ids(bench_token_memory.TOKENS, bench_tokens.SEED, request)
+        for request in range(bench_token_memory.REQUESTS)
+    ]
+    return [*(workloads.token_ids(size, bench_tokens.SEED) for size in sizes), *requests]
+
+
+def stage_code():
+    """What the containers of the stages do, as bytes: their code without names of files, comments and docstrings."""
+    containers = ("list", "array", "array_slices", "kvpool", "kvpool_single")
+    parts = [*(stages.CONTAINERS[name] for name in containers), stages.Floor, stages.Request]
+    parts += [stages.walk, stages.doubling, stages.from_list, stages.from_array, stages.from_buffer]
+    texts = []
+    for part in parts:
+        tree = ast.parse(inspect.getsource(part))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+        texts.append(ast.unparse(tree))
+    return [np.frombuffer("\n".join(texts).encode(), np.uint8)]
+
+
+STAGES = ("Ingest", "PrefixMatch", "PrefillConcat", "PrefillPerreqSlice", "BatchTorchTensor", "BatchTorchTensorCuda")
+STAGES += ("DecodeAppend", "FinishConcat", "CacheFinishedReq")
 
 # Each workload: what makes it, its SHA-256, and the versions of the benchmarks that are given it. Whoever changes one
 # of them starts a new line on the graph, and has to say so here; a test compares this with what the benchmarks declare.
@@ -146,6 +181,28 @@ PINNED = {
             "bench_replay.ReplayRuns.track_runs_per_alloc": "1",
             "bench_replay.ReplayCache.track_miss_rate": "1",
         },
+    ),
+    "token batches": (
+        token_batches,
+        "ee01e09039157e40dabacf37107df3a756b2da0f35e7e1d80b695ed44b3fcc7d",
+        {f"bench_tokens.{stage}.time_batch": "1" for stage in STAGES},
+    ),
+    "token sequences": (
+        token_sequences,
+        "3e06ceb77ff6385f15aed079721824db33f1db762de249c9f8152ab0fd2fbc6c",
+        {
+            "bench_tokens.Roads.time_tensor": "1",
+            "bench_tokens.RoadsCuda.time_tensor": "1",
+            "bench_token_memory.TokenBytes.track_bytes_per_token": "1",
+            "bench_token_memory.TokenPeakMemory.peakmem_requests": "1",
+        },
+    ),
+    # What an engine's container does at each stage is work that the figures mean, as much as the tokens are.
+    "code of the stages": (
+        stage_code,
+        "2d0b31ed0aefe922b7a33496bea22df5b5a6778665f1156b5f45d8232d1d50e4",
+        {f"bench_tokens.{stage}.time_batch": "1" for stage in STAGES}
+        | {"bench_tokens.Roads.time_tensor": "1", "bench_tokens.RoadsCuda.time_tensor": "1"},
     ),
 }
 # No generated workload: a constant loop, an import, the building of a pool.

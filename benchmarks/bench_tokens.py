@@ -1,0 +1,238 @@
+"""Token containers: what each stage of a request's life costs, and the roads to a tensor.
+
+`batch` is requests x tokens of each prompt; 1,000 tokens are decoded for each request. `container` is what holds the
+tokens: `list` and `array` (array('q')) with the code of engines, `kvpool`, and in some stages others that the docstring
+names. `floor` is the cheapest way to the same result. A figure is the time of one batch, without that of dropping its
+result.
+"""
+
+import functools
+import time
+
+import torch
+
+from benchmarks import stages, workloads
+from benchmarks.common import Benchmark
+
+SEED = 0
+DECODED = 1_000
+# Requests, and tokens of a prompt.
+BATCHES = {"2x1000": (2, 1_000), "2x10000": (2, 10_000), "2x100000": (2, 100_000), "64x1000": (64, 1_000)}
+# Where a short prompt shows nothing that a long one does not.
+LONG_BATCHES = ["2x10000", "2x100000", "64x1000"]
+CONTAINERS = ["list", "array", "kvpool"]
+ROAD_TOKENS = [1_000, 10_000, 100_000]
+# Calls of which a sample is the mean, unless they take long: 0.1 ms or more.
+TURNS = 100
+
+
+@functools.cache
+def batch_tokens(batch):
+    """Return the tokens of a batch."""
+    return workloads.token_batch(*BATCHES[batch], DECODED, SEED)
+
+
+class Repeated(Benchmark):
+    """Calls that leave nothing behind, several in a sample; each result is dropped before the next, off the clock.
+
+    Kept results would have every call write to memory that the system has just handed out, which costs more than a
+    copy; results dropped on the clock would cost what belongs to whoever holds them.
+    """
+
+    def repeat_call(self, call, turns=TURNS):
+        """Time a call, as the mean of so many."""
+        self.call = call
+        self.calls = range(self.rehearse([call] * turns))
+        self.spent = 0.0
+        self.timer = lambda: self.spent
+
+    def call_all(self):
+        """Make the calls of a sample; the clock that asv reads goes on by what one of them takes."""
+        call, clock = self.call, time.perf_counter
+        spent = 0.0
+        for _ in self.calls:
+            start = clock()
+            result = call()
+            spent += clock() - start
+            del result
+        self.spent += spent / len(self.calls)
+
+
+class Stage(Repeated):
+    """A stage of a request's life."""
+
+    device = "cpu"
+    param_names = ("batch", "container")
+
+    def setup(self, batch, container):
+        if not hasattr(self, "held"):
+            kind = stages.Floor if container == "floor" else stages.CONTAINERS[container]
+            self.held = kind(batch_tokens(batch), self.device)
+            self.held.prepare(self.stage)
+            self.repeat_call(getattr(self.held, self.stage))
+
+
+class Ingest(Stage):
+    """The tokenizer's list becomes the request's prompt."""
+
+    version = "1"
+    stage = "ingest"
+    params = (list(BATCHES), CONTAINERS)
+
+    def time_batch(self, batch, container):
+        """Time to take in the prompts of a batch: a reference for `list`, array('q', list), RequestTokens(list)."""
+        self.call_all()
+
+
+class PrefixMatch(Stage):
+    """The prompts of a batch against the keys of a prefix tree."""
+
+    version = "1"
+    stage = "prefix_match"
+    params = (list(BATCHES), ["list", "array", "array_slices", "kvpool", "floor"])
+
+    def time_batch(self, batch, container):
+        """Time to match each prompt with two keys: one equal to it, and one that differs after nine tenths.
+
+        `list` and `array` are walked token by token, `array_slices` compares slices of doubling length, `floor`
+        compares bytes. No two share memory.
+        """
+        self.call_all()
+
+
+class PrefillConcat(Stage):
+    """Origin and output of requests that are prefilled again."""
+
+    version = "1"
+    stage = "prefill_concat"
+    params = (LONG_BATCHES, CONTAINERS)
+
+    def time_batch(self, batch, container):
+        """Time to have the origin and the 1,000 tokens of output of each request as one sequence."""
+        self.call_all()
+
+
+class PrefillPerreqSlice(Stage):
+    """What is left to prefill past the cached prefix."""
+
+    version = "1"
+    stage = "prefill_perreq_slice"
+    params = (LONG_BATCHES, CONTAINERS)
+
+    def time_batch(self, batch, container):
+        """Time to have what follows the first nine tenths of the prompt, for each request."""
+        self.call_all()
+
+
+class BatchTorchTensor(Stage):
+    """All tokens of a batch in one tensor on the CPU."""
+
+    version = "1"
+    stage = "batch_torch_tensor"
+    params = (list(BATCHES), [*CONTAINERS, "floor"])
+
+    def time_batch(self, batch, container):
+        """Time to flatten origin and output of all requests into one int64 tensor; `floor` concatenates arrays."""
+        self.call_all()
+
+
+class BatchTorchTensorCuda(Stage):
+    """All tokens of a batch in one tensor on a CUDA device."""
+
+    version = "1"
+    stage = "batch_torch_tensor"
+    device = "cuda"
+    params = (list(BATCHES), CONTAINERS)
+
+    def setup(self, batch, container):
+        if not torch.cuda.is_available():
+            raise NotImplementedError("there is no CUDA device")
+        super().setup(batch, container)
+        torch.cuda.synchronize()
+
+    def time_batch(self, batch, container):
+        """Time to issue it, through pinned memory and without waiting: the copies themselves are not in the figure."""
+        self.call_all()
+
+
+class DecodeAppend(Stage):
+    """The tokens that a batch decodes, a step at a time."""
+
+    version = "1"
+    stage = "decode_append"
+    params = (list(BATCHES), ["list", "array", "kvpool_single", "kvpool"])
+
+    def setup(self, batch, container):
+        if not hasattr(self, "held"):
+            self.held = stages.CONTAINERS[container](batch_tokens(batch), self.device)
+            self.held.prepare(self.stage)
+            self.repeat_call(self.held.decode_append, turns=1)
+        self.held.rewind()
+
+    def time_batch(self, batch, container):
+        """Time of 1,000 steps, each of which appends one sampled token to every request of the batch.
+
+        All but `kvpool` make a list of the sampled tensor and append to one request after the other. `kvpool` appends
+        to a TokenTable, in one call a step.
+        """
+        self.call_all()
+
+
+class FinishConcat(Stage):
+    """What is committed when requests end."""
+
+    version = "1"
+    stage = "finish_concat"
+    params = (LONG_BATCHES, CONTAINERS)
+
+    def time_batch(self, batch, container):
+        """Time to have all but the last of the origin and the 1,000 tokens of output of each request."""
+        self.call_all()
+
+
+class CacheFinishedReq(Stage):
+    """Finished requests against the prefix tree."""
+
+    version = "1"
+    stage = "cache_finished_req"
+    params = (list(BATCHES), CONTAINERS)
+
+    def time_batch(self, batch, container):
+        """Time to match what is committed of each request with a key that equals it and shares no memory with it."""
+        self.call_all()
+
+
+class Roads(Repeated):
+    """From token ids in host memory to a tensor on the CPU."""
+
+    version = "1"
+    device = "cpu"
+    params = (ROAD_TOKENS, list(stages.ROADS))
+    param_names = ("tokens", "road")
+
+    def setup(self, tokens, road):
+        if not hasattr(self, "call"):
+            held_in, convert = stages.ROADS[road]
+            held = held_in(workloads.token_ids(tokens, SEED).tolist())
+            self.repeat_call(functools.partial(convert, held, torch.device(self.device)))
+
+    def time_tensor(self, tokens, road):
+        """Time of one conversion: from a list, from an array token by token, from an array's buffer without a copy."""
+        self.call_all()
+
+
+class RoadsCuda(Roads):
+    """From token ids in host memory to a tensor on a CUDA device."""
+
+    version = "1"
+    device = "cuda"
+
+    def setup(self, tokens, road):
+        if not torch.cuda.is_available():
+            raise NotImplementedError("there is no CUDA device")
+        super().setup(tokens, road)
+        torch.cuda.synchronize()
+
+    def time_tensor(self, tokens, road):
+        """Time of one conversion; from a buffer the copy is issued without waiting for it."""
+        self.call_all()
