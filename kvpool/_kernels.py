@@ -52,12 +52,14 @@ CHUNKS, LEAVES, FREE, INDEX_HEADER = range(4)
 STEPS, HEAD, WINDOW, HOST_BASE = range(4)
 LANES, STRIDE, LANE_SCRATCH = 1, 2, 3
 
-FIFO, CONTIGUOUS, FEWEST_RUNS = range(3)
-
 TAKEN = -1
 
 ONE = np.int64(1)
 ALL_ONES = np.int64(-1)
+
+# A kernel that neither makes nor returns an array needs none of numba's reference counting, which costs 30 ns for each
+# array of a call.
+UNCOUNTED = {"cache": True, "_nrt": False}
 
 if config.DISABLE_JIT:
 
@@ -563,42 +565,70 @@ def _take_fewest_runs(index: Int64Array, queue: Int32Array, pages: Int64Array) -
         pages.sort()
 
 
-@njit("boolean(int64[::1], int32[::1], int64[::1], int64, int64)", cache=True)
-def host_take(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int, policy: int) -> bool:
-    """Fill `slots` with pages chosen by `policy`; False, and nothing has changed, where they do not fit."""
-    num_pages = slots.size // page_size
-    if num_pages > index[HOST_BASE + FREE]:
-        return False
-    pages = slots[slots.size - num_pages :]
-    from_head = True
-    if policy == CONTIGUOUS:
-        head = _pop_live(index, queue, pages, True)
-        from_head = head == num_pages and pages[num_pages - 1] - pages[0] == num_pages - 1
-        if not from_head:
-            _push_back(index, queue, pages[:head])
-            start = _lowest_run(index, HOST_BASE, num_pages)
-            if start >= 0:
-                _take_run(index, queue, start, pages)
-            else:
-                from_head = True
-                _pop_live(index, queue, pages, False)
-    elif policy == FIFO:
-        _pop_live(index, queue, pages, False)
-    else:
-        from_head = False
-        _take_fewest_runs(index, queue, pages)
-    if from_head:
-        for i in range(num_pages):
-            queue[pages[i]] = TAKEN
-            _remove(index, HOST_BASE, pages[i])
+@njit
+def _take_popped(index: Int64Array, queue: Int32Array, pages: Int64Array) -> None:
+    """Take pages whose entries have been moved out of the window."""
+    for i in range(pages.size):
+        queue[pages[i]] = TAKEN
+        _remove(index, HOST_BASE, pages[i])
+
+
+@njit
+def _settle(index: Int64Array, queue: Int32Array, slots: Int64Array, num_pages: int, page_size: int) -> None:
+    """Count pages that have been taken, keep the stale entries few, and make the slots."""
     index[HOST_BASE + FREE] -= num_pages
     if index[WINDOW] > 2 * index[HOST_BASE + FREE]:
         _compact(index, queue)
     _expand(slots, num_pages, page_size)
+
+
+@njit("boolean(int64[::1], int32[::1], int64[::1], int64)", **UNCOUNTED)
+def host_take_fifo(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
+    """Fill `slots` with the first pages in FIFO order; False, and nothing has changed, where they do not fit."""
+    num_pages = slots.size // page_size
+    if num_pages > index[HOST_BASE + FREE]:
+        return False
+    pages = slots[slots.size - num_pages :]
+    _pop_live(index, queue, pages, False)
+    _take_popped(index, queue, pages)
+    _settle(index, queue, slots, num_pages, page_size)
+    return True
+
+
+@njit("boolean(int64[::1], int32[::1], int64[::1], int64)", **UNCOUNTED)
+def host_take_contiguous(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
+    """As `host_take_fifo`, but with one run where there is one: that of the first pages, or the lowest."""
+    num_pages = slots.size // page_size
+    if num_pages > index[HOST_BASE + FREE]:
+        return False
+    pages = slots[slots.size - num_pages :]
+    popped = _pop_live(index, queue, pages, True)
+    start = -1
+    if popped < num_pages or pages[popped - 1] - pages[0] != popped - 1:
+        _push_back(index, queue, pages[:popped])
+        start = _lowest_run(index, HOST_BASE, num_pages)
+        if start < 0:
+            _pop_live(index, queue, pages, False)
+    if start >= 0:
+        _take_run(index, queue, start, pages)
+    else:
+        _take_popped(index, queue, pages)
+    _settle(index, queue, slots, num_pages, page_size)
     return True
 
 
 @njit("boolean(int64[::1], int32[::1], int64[::1], int64)", cache=True)
+def host_take_fewest_runs(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
+    """As `host_take_fifo`, but with the pages that lie in the fewest runs, ascending."""
+    num_pages = slots.size // page_size
+    if num_pages > index[HOST_BASE + FREE]:
+        return False
+    _take_fewest_runs(index, queue, slots[slots.size - num_pages :])
+    _settle(index, queue, slots, num_pages, page_size)
+    return True
+
+
+@njit("boolean(int64[::1], int32[::1], int64[::1], int64)", **UNCOUNTED)
 def host_give(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
     """Free pages in the order given; False, and nothing has changed, unless all are whole, taken and named once."""
     num_pages = queue.size // 3
@@ -942,11 +972,6 @@ def lane_copy(index: Int64Array) -> Int64Array:
 SMALLEST_BLOCK = 32
 LARGEST_BLOCK = 4096
 I32, I64 = types.int32, types.int64
-
-
-# A kernel that neither makes nor returns an array needs none of numba's reference counting, which costs 30 ns for each
-# array of a call.
-UNCOUNTED = {"cache": True, "_nrt": False}
 
 
 def _read_only(dtype: types.Type) -> types.Array:

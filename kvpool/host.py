@@ -1,6 +1,7 @@
 """The host tier (L2): one pool of pages, handed out in FIFO order or by runs of consecutive pages."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -25,11 +26,11 @@ from kvpool._arguments import (
     return_in_any_order,
 )
 from kvpool._books import check_host_books
-from kvpool._kernels import host_give, host_take
+from kvpool._kernels import host_give, host_take_contiguous, host_take_fewest_runs, host_take_fifo
 from kvpool.runs import page_runs
 
 MAX_PAGES = 2**30 - 1
-_POLICIES = {"fifo": _kernels.FIFO, "contiguous": _kernels.CONTIGUOUS, "fewest_runs": _kernels.FEWEST_RUNS}
+_POLICIES = {"fifo": host_take_fifo, "contiguous": host_take_contiguous, "fewest_runs": host_take_fewest_runs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class HostAllocator:
 
     def alloc(self, need_size: int) -> torch.Tensor | None:
         """Return the slots of the first pages in FIFO order, `need_size` slots in all; None if they do not fit."""
-        return self._alloc(need_size, _kernels.FIFO)
+        return self._alloc(need_size, host_take_fifo)
 
     def alloc_contiguous_preferred(self, need_size: int) -> torch.Tensor | None:
         """Return `need_size` slots in one run where one is free, else as `alloc`; None if they do not fit.
@@ -116,7 +117,7 @@ class HostAllocator:
         The first pages in FIFO order are preferred if they are one ascending run; then the lowest-addressed run that is
         long enough, from its low end. The pages that stay free keep their order.
         """
-        return self._alloc(need_size, _kernels.CONTIGUOUS)
+        return self._alloc(need_size, host_take_contiguous)
 
     def alloc_fewest_runs(self, need_size: int) -> torch.Tensor | None:
         """Return `need_size` slots in as few runs as any choice of pages has, ascending; None if they do not fit.
@@ -125,18 +126,18 @@ class HostAllocator:
         runs whole while each fits in what is still needed, and the remainder from the smallest unused run that holds
         it. The pages that stay free keep their order.
         """
-        return self._alloc(need_size, _kernels.FEWEST_RUNS)
+        return self._alloc(need_size, host_take_fewest_runs)
 
     def alloc_pages(self, num_pages: int, policy: str = "fifo") -> Int64Array | None:
         """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit."""
-        code = _POLICIES.get(policy)
-        if code is None:
+        take = _POLICIES.get(policy)
+        if take is None:
             raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
         wanted = count(num_pages, "num_pages")
         if wanted > self.num_pages:
             return None
         page_ids = empty(wanted, INT64)
-        if wanted and not host_take(self._index, self._queue, page_ids, 1, code):
+        if wanted and not take(self._index, self._queue, page_ids, 1):
             return None
         return page_ids
 
@@ -193,13 +194,13 @@ class HostAllocator:
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""
         check_host_books(*_kernels.host_copy(self._index, self._queue))
 
-    def _alloc(self, need_size: int, policy: int) -> torch.Tensor | None:
+    def _alloc(self, need_size: int, take: Callable[..., bool]) -> torch.Tensor | None:
         if type(need_size) is not int or need_size < 0 or need_size % self.page_size:
             need_size = pages_for(need_size, self.page_size) * self.page_size
         if need_size > self.size:
             return None
         slots = empty(need_size, INT64)
-        if need_size and not host_take(self._index, self._queue, slots, self.page_size, policy):
+        if need_size and not take(self._index, self._queue, slots, self.page_size):
             return None
         return from_numpy(slots)
 
