@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 ATTEMPTS = 3
-FAMILIES = ("allocators",)
+FAMILIES = ("allocators", "tokens")
 
 
 class Line(NamedTuple):

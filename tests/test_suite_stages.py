@@ -1,6 +1,9 @@
 """The stages of a request's life: that every container comes to the same result, and by the work that is named."""
 
+import subprocess
+import sys
 from array import array
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import torch
 
 from benchmarks import stages, workloads
 
+ROOT = Path(__file__).parent.parent
 BATCH = workloads.token_batch(3, 100, 20, 7)
 WHOLE = np.concatenate(BATCH, axis=1)
 CACHED = 90
@@ -151,3 +155,26 @@ def test_the_other_key_differs_after_nine_tenths(length):
     other = workloads.differing_at_nine_tenths(tokens)
     assert np.flatnonzero(tokens != other).tolist() == [length * 9 // 10]
     assert other.max() < workloads.VOCABULARY
+
+
+# Runs in a process of its own: the suite imports kvpool once.
+WITHOUT_CONTAINERS = """
+import math, sys, types
+sys.modules["kvpool"] = types.ModuleType("kvpool")
+from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
+for benchmark in disc_benchmarks("benchmarks"):
+    if benchmark.name.startswith("bench_tok") and "Cuda" not in benchmark.name:
+        for index in range(len(benchmark._params[-1])):
+            benchmark = get_benchmark_from_name("benchmarks", f"{benchmark.name.split('-')[0]}-{index}")
+            print(benchmark.name, benchmark._current_params[-1], benchmark.do_setup())
+"""
+
+
+def test_a_kvpool_without_containers_reads_not_applicable_and_the_others_are_measured():
+    output = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CONTAINERS], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    lines = [line.split() for line in output.splitlines() if line.startswith("bench_tok")]
+    assert len(lines) > 30
+    for name, held_in, skipped in lines:
+        assert skipped == str(held_in.startswith("kvpool")), name
