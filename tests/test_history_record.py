@@ -59,7 +59,7 @@ def test_the_front_page_shows_cases_that_are_recorded():
     known = {case for each in RECORDS for case in each.figures}
     for family in FAMILIES:
         for row in family.rows:
-            assert {row.case, row.floor or row.case} <= known
+            assert {row.case, row.beside or row.case} <= known
 
 
 @recorded

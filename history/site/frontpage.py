@@ -64,7 +64,7 @@ def _family(
 def _row(row: Row, shown: Sequence[Record], suite: dict[str, dict[str, Any]], disturbed: set[str]) -> dict[str, Any]:
     line = trend.line(row.case, shown)
     unit = suite[row.case.benchmark]["unit"]
-    floor = trend.line(row.floor, shown).measured if row.floor else []
+    beside = trend.line(row.beside, shown).measured if row.beside else []
     return {
         "label": row.label,
         "first": figure(line.measured[0], unit),
@@ -72,7 +72,7 @@ def _row(row: Row, shown: Sequence[Record], suite: dict[str, dict[str, Any]], di
         "change": trend.in_words(line.ratio, unit),
         "better": line.ratio < 1 / 1.05,
         "worse": line.ratio > 1.05,
-        "floor": _times(line.measured[-1] / floor[-1]) if floor else "",
+        "beside": f"{_times(line.measured[-1] / beside[-1])} {row.beside_name}" if beside else "",
         "points": [
             {"x": x, "y": y, "last": index == len(shown) - 1, "disturbed": shown[index].commit in disturbed}
             for index, x, y in trend.points(line, WIDTH, HEIGHT)
@@ -98,7 +98,7 @@ def figure(value: float, unit: str) -> str:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def link(case: Case, names: Sequence[str]) -> str:
