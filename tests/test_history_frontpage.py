@@ -1,6 +1,8 @@
 import math
+from itertools import product
 
 import pytest
+from asv_runner.discovery import disc_benchmarks
 
 from history.commits import Commit
 from history.records import Case, Record
@@ -120,3 +122,13 @@ def test_families_do_not_share_benchmarks():
     for family in FAMILIES:
         for row in family.rows:
             assert [each.title for each in FAMILIES if each.holds(row.case)] == [family.title]
+
+
+def test_the_page_shows_cases_that_the_suite_has():
+    suite = {benchmark.name: benchmark for benchmark in disc_benchmarks("benchmarks")}
+    for family in FAMILIES:
+        for row in family.rows:
+            for case in filter(None, (row.case, row.beside)):
+                values = [map(repr, each) for each in suite[case.benchmark]._params]
+                assert case.parameters in set(product(*values))
+            assert family.holds(row.case)
