@@ -1,5 +1,6 @@
 """Run a comparison from two revisions to a report and an exit status."""
 
+import shutil
 import sys
 import time
 import traceback
@@ -39,6 +40,7 @@ class Comparison:
         base, head = commits.describe([commits.resolve(each) for each in self.revisions])
         self.commits = base, head
         shared = sides.shared_environment(conf)
+        conf.benchmark_dir = _copy_of_suite(conf)
         _say(f"building {base.hash[:8]} and {head.hash[:8]}")
         both = (sides.prepare(shared, "BASE", base), sides.prepare(shared, "HEAD", head))
         found = rounds.discover(conf, both[1])
@@ -106,6 +108,14 @@ def _run(comparison: Comparison, output: Path | None) -> int:
         path.write_text(text)
     print(text, end="")
     return verdict.status
+
+
+def _copy_of_suite(conf: Config) -> str:
+    """Copy the suite, so that who edits it or changes branch in the meantime does not change what is measured."""
+    copy = SCRATCH / "compare" / "suite" / Path(conf.benchmark_dir).name
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(conf.benchmark_dir, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return str(copy)
 
 
 def _say(text: str) -> None:
