@@ -206,8 +206,8 @@ def _without_the_rest(source: Source) -> Iterator[None]:
 class Pool:
     """An allocator of pages behind one interface: `alloc(*request(pages))`, `free(*release(result))`.
 
-    `alloc` and `free` are the allocator's own bound methods; the rest says what to pass to them and how to read what
-    comes back, and is never timed.
+    `alloc` and `free` are the allocator's own bound methods, at most with an argument fixed. The rest says what to pass
+    to them and how to read what comes back, and is never timed.
     """
 
     alloc: Callable[..., Any]
@@ -238,7 +238,7 @@ class Pool:
 def _of_slots(pool: Any, page_size: int, **options: Any) -> Pool:
     return Pool(
         alloc=options.pop("alloc", pool.alloc),
-        free=pool.free,
+        free=options.pop("free", pool.free),
         request=lambda pages: (pages * page_size,),
         parts=lambda slots, pages: [(part,) for part in torch.split(slots, pages * page_size)],
         page_ids=lambda slots: slots[::page_size].numpy() // page_size,
@@ -297,7 +297,9 @@ def sglang_paged(num_pages: int, page_size: int) -> Pool:
     """Build SGLang's device pool, on the CPU: a free list of page ids, freed pages in front."""
     paged = peer_class("sglang", "PagedTokenToKVPoolAllocator")
     pool = paged(num_pages * page_size, page_size, torch.float16, "cpu", kvcache=None, need_sort=False)
-    return _of_slots(pool, page_size, lifo=True)
+    # Whole pages in order, as its prefix tree frees them; older versions have only the other way, which sorts them.
+    free = functools.partial(pool.free_segment, start_pos=0) if hasattr(pool, "free_segment") else pool.free
+    return _of_slots(pool, page_size, free=free, lifo=True)
 
 
 def _of_blocks(**options: Any) -> Pool:
@@ -413,5 +415,9 @@ def arrange(pool: Pool, num_pages: int, free_order: Sequence[int]) -> list[Any]:
     pages = pool.parts(pool.alloc(*pool.request(num_pages)), 1)
     for page in reversed(free_order) if pool.lifo else free_order:
         pool.free(*pages[page])
+    # Some keep what was freed in as many pieces as there were calls, until they run short.
+    whole = pool.try_alloc(len(free_order))
+    if whole is not None:
+        pool.free(*pool.release(whole))
     free = set(free_order)
     return [part for page, part in enumerate(pages) if page not in free]

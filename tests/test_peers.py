@@ -1,9 +1,11 @@
 """Each adapter gives what its peer returns: as many pages as were asked for, none twice, and all of them again."""
 
+import itertools
 import sys
 
 import numpy as np
 import pytest
+from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 
 from benchmarks import peers, workloads
 
@@ -151,3 +153,64 @@ def test_what_is_left_out_can_be_named_while_an_engine_is_imported_and_not_calle
     assert "small_engine.model" not in sys.modules
     with pytest.raises(ModuleNotFoundError):
         import missing_library  # noqa: F401
+
+
+# By what the allocator benchmarks of the suite are given; a change there is a new line here too.
+VERSIONS = {
+    "PeerFreshAlloc.time_alloc": "1",
+    "PeerChurnedAlloc.time_alloc": "1",
+    "PeerFree.time_free": "1",
+    "PeerRetention.track_retained_bytes": "1",
+    "PeerBooks.track_book_bytes_per_page": "1",
+    "PeerPrefixMatch.time_match": "1",
+    "PeerAppend.time_append": "1",
+    "PeerReplayTime.time_allocator": "1",
+    "PeerReplayRuns.track_runs_per_alloc": "1",
+}
+
+
+def found_benchmarks():
+    prefix = "bench_peers."
+    return {
+        each.name.removeprefix(prefix): each for each in disc_benchmarks("benchmarks") if each.name.startswith(prefix)
+    }
+
+
+def test_the_benchmarks_beside_peers_are_there_where_an_engine_is():
+    versions = {name: each.version for name, each in found_benchmarks().items()}
+    assert versions == (VERSIONS if peers.installed() else {})
+
+
+@pytest.mark.skipif(not peers.installed(), reason="no engine is installed")
+@pytest.mark.parametrize("name", VERSIONS)
+def test_the_benchmarks_beside_peers_run(name):
+    params = found_benchmarks()[name]._params
+    for index, values in enumerate(itertools.product(*params)):
+        # One size is enough here: each allocator and container is.
+        if len(values) == 2 and values[0] not in (8, 1_000, "conversation"):
+            continue
+        once = {"repeat": 1, "number": 1, "warmup_time": 0, "min_run_count": 1, "rounds": 1}
+        benchmark = get_benchmark_from_name("benchmarks", f"bench_peers.{name}-{index}", extra_params=once)
+        if benchmark.do_setup():
+            engine = values[-1].split("_")[0]
+            refused = values[-1] == "lmcache" and name.startswith("PeerRetention")
+            assert refused or (engine in peers.SOURCES and engine not in peers.installed()), f"{name}{values} is n/a"
+            continue
+        result = benchmark.do_run()
+        assert (result["samples"][0] if benchmark.type == "time" else result) > 0
+
+
+@pytest.mark.skipif(not peers.installed(), reason="no engine is installed")
+@pytest.mark.parametrize("allocator", ["kvpool_fifo", "kvpool_pages", "floor", "floor_pages"])
+def test_a_timed_free_frees_what_was_allocated(allocator):
+    from benchmarks import bench_peers
+
+    benchmark = bench_peers.PeerFree()
+    for _ in range(3):
+        benchmark.setup(64, allocator)
+        assert len(benchmark.returned) == len(benchmark.calls)
+        benchmark.time_free(64, allocator)
+    if not allocator.startswith("floor"):
+        pool = benchmark.pool
+        assert pool.try_alloc(len(bench_peers.churned().free)) is not None
+        assert pool.try_alloc(1) is None
