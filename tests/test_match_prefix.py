@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 
 from kvpool import TokenBuffer, match_prefix
 from tests.tokens import DTYPES, EMPTY, INPUTS, REFUSED, REFUSED_IDS, Convert
@@ -85,6 +85,7 @@ def test_takes_strides(strided: Any) -> None:
     assert match_prefix(strided[:40], strided) == 40
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)), st.integers(1, 5))
 def test_agrees_with_a_walk(left: list[int], right: list[int], page_size: int) -> None:
     common = 0
