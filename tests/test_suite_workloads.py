@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from asv_runner.discovery import disc_benchmarks
 
-from benchmarks import bench_host, bench_lanes, bench_replay, bench_token_memory, bench_tokens, stages, workloads
+from benchmarks import (
+    bench_host,
+    bench_lanes,
+    bench_replay,
+    bench_size,
+    bench_token_memory,
+    bench_tokens,
+    stages,
+    workloads,
+)
 
 
 def digest(*arrays):
@@ -120,6 +129,7 @@ PINNED = {
             "bench_host.ChurnedAlloc.time_alloc": "1",
             "bench_host.Churn.time_churn": "1",
             "bench_host.Free.time_free": "1",
+            "bench_size.SharedPool.time_alloc_free": "1",
         },
     ),
     "churn from a fresh pool": (
@@ -164,6 +174,20 @@ PINNED = {
         lambda: free_set("random", 8_192, 64 // bench_lanes.CP_SIZE * bench_lanes.CALLS[64]),
         "1ccb70cc7ec5c6c6e6432476d6380d1ed5182044e20b1d184a5f6b21b4ccd725",
         {"bench_lanes.LaneSmall.time_alloc_pages": "1"},
+    ),
+    "aged pool of a rack": (
+        lambda: [workloads.aged_tenth(num_pages, bench_host.SEED) for num_pages in bench_size.HugePool.params[0]],
+        "800fe42f45c4d7fe1772e81520477b6a3fc66128405dd1f349d9c7cb957e3154",
+        {"bench_size.HugePool.time_alloc_free": "1"},
+    ),
+    "more lanes": (
+        lambda: [
+            workloads.random(bench_size.LANE_PAGES // lanes, bench_size.LANE_REQUEST // lanes, bench_size.SEED, rank)
+            for lanes in bench_size.Lanes.params[0]
+            for rank in range(lanes)
+        ],
+        "b9bfd79ff9edfbae990637a42a867035cb2e7db66bfd62b80c74d25fc8f6ff02",
+        {"bench_size.Lanes.time_alloc_free": "1", "bench_size.Lanes.time_stats": "1"},
     ),
     "conversation": (
         lambda: replayed("conversation"),
