@@ -107,13 +107,16 @@ class PinnedCopier:
         filled = False
         try:
             filled = fill(buffer.array[:size])
-            if filled:
-                self._runtime.copy(result, buffer.tensor[:size])
-                buffer = buffer._replace(copied=self._runtime.record())
         finally:
-            # One that nothing is in flight from is the next to be taken.
-            (self._buffers.append if filled else self._buffers.appendleft)(buffer)
-        return result if filled else None
+            if not filled:
+                # Nothing is in flight from it: it is the next to be taken.
+                self._buffers.appendleft(buffer)
+        if not filled:
+            return None
+        # Should the device refuse, the buffer is not used again: whether it is being read is not known.
+        self._runtime.copy(result, buffer.tensor[:size])
+        self._buffers.append(buffer._replace(copied=self._runtime.record()))
+        return result
 
     def _free_buffer(self, size: int) -> HostBuffer:
         try:
