@@ -27,8 +27,12 @@ class BeyondInt64Error(ValueError):
     """An integer that no int64 holds."""
 
     def __init__(self, name: str, value: int) -> None:
-        super().__init__(f"{name} must fit int64, but include {value}")
+        super().__init__(name, value)
+        self.name = name
         self.value = value
+
+    def __str__(self) -> str:
+        return f"{self.name} must fit int64, but include {self.value}"
 
 
 def as_int(value: object, name: str) -> int:
@@ -66,7 +70,10 @@ def real_number(value: object, name: str) -> float:
     """Return a finite real argument as a float; NaN and infinity are a ValueError, other types a TypeError."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, not {number}")
     return number
@@ -80,7 +87,10 @@ def as_int64(values: Integers, name: str) -> Int64Array:
     and ValueError for a shape that is not one-dimensional or a number outside int64.
     """
     if isinstance(values, torch.Tensor):
-        values = values.numpy(force=True)
+        try:
+            values = values.numpy(force=True)
+        except (TypeError, RuntimeError, NotImplementedError):
+            raise TypeError(f"{name} must be integers, not {values.dtype} on {values.device}") from None
     if not isinstance(values, np.ndarray):
         return _sequence_as_int64(values, name)
     if values.dtype == INT64 and values.ndim == 1 and values.flags.carray:

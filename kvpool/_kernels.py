@@ -32,6 +32,8 @@ call that has named the row is under way), and ROW_LIMIT, the tokens that it may
 cache line; the tokens themselves begin at TABLE_HEADER.
 """
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,9 +59,26 @@ TAKEN = -1
 ONE = np.int64(1)
 ALL_ONES = np.int64(-1)
 
-# A kernel that neither makes nor returns an array needs none of numba's reference counting, which costs 30 ns for each
-# array of a call.
-UNCOUNTED = {"cache": True, "_nrt": False}
+
+def kernel(*signatures: Any, counted: bool = True) -> Callable[[Any], Any]:
+    """Compile for these signatures at import, from numba's cache where that can be written.
+
+    A kernel that neither makes nor returns an array is not `counted`: it needs none of numba's reference counting,
+    which costs 30 ns for each array of a call.
+    """
+
+    def compiled(function: Any) -> Any:
+        try:
+            return njit(list(signatures), cache=True, _nrt=counted)(function)
+        except RuntimeError as error:
+            if "cannot cache" not in str(error):
+                raise
+            message = f"{error}; the kernels of kvpool are compiled anew in each process: set NUMBA_CACHE_DIR"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            return njit(list(signatures), _nrt=counted)(function)
+
+    return compiled
+
 
 if config.DISABLE_JIT:
 
@@ -451,7 +470,7 @@ def host_arrays(num_pages: int) -> tuple[Int64Array, Int32Array]:
     return np.zeros(HOST_BASE + index_length(num_pages), np.int64), np.empty(3 * num_pages, np.int32)
 
 
-@njit("void(int64[::1], int32[::1], int32[::1])", cache=True)
+@kernel("void(int64[::1], int32[::1], int32[::1])")
 def host_restore(index: Int64Array, queue: Int32Array, order: Int32Array) -> None:
     """Make the pages of `order` free in that order, and all others taken."""
     num_pages = queue.size // 3
@@ -552,6 +571,7 @@ def _take_fewest_runs(index: Int64Array, queue: Int32Array, pages: Int64Array) -
     """Take the smallest run that holds all, or the largest ones whole and the rest from the smallest that holds it."""
     root = _tree(index, HOST_BASE) + 3
     taken = 0
+    pieces = 0
     while taken < pages.size:
         needed = pages.size - taken
         length = min(needed, index[root + 1])
@@ -561,7 +581,8 @@ def _take_fewest_runs(index: Int64Array, queue: Int32Array, pages: Int64Array) -
         if start >= 0:
             _take_run(index, queue, start, pages[taken : taken + length])
             taken += length
-    if pages[pages.size - 1] - pages[0] != pages.size - 1:
+            pieces += 1
+    if pieces > 1:
         pages.sort()
 
 
@@ -582,7 +603,7 @@ def _settle(index: Int64Array, queue: Int32Array, slots: Int64Array, num_pages: 
     _expand(slots, num_pages, page_size)
 
 
-@njit("boolean(int64[::1], int32[::1], int64[::1], int64)", **UNCOUNTED)
+@kernel("boolean(int64[::1], int32[::1], int64[::1], int64)", counted=False)
 def host_take_fifo(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
     """Fill `slots` with the first pages in FIFO order; False, and nothing has changed, where they do not fit."""
     num_pages = slots.size // page_size
@@ -595,7 +616,7 @@ def host_take_fifo(index: Int64Array, queue: Int32Array, slots: Int64Array, page
     return True
 
 
-@njit("boolean(int64[::1], int32[::1], int64[::1], int64)", **UNCOUNTED)
+@kernel("boolean(int64[::1], int32[::1], int64[::1], int64)", counted=False)
 def host_take_contiguous(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
     """As `host_take_fifo`, but with one run where there is one: that of the first pages, or the lowest."""
     num_pages = slots.size // page_size
@@ -617,7 +638,7 @@ def host_take_contiguous(index: Int64Array, queue: Int32Array, slots: Int64Array
     return True
 
 
-@njit("boolean(int64[::1], int32[::1], int64[::1], int64)", cache=True)
+@kernel("boolean(int64[::1], int32[::1], int64[::1], int64)")
 def host_take_fewest_runs(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
     """As `host_take_fifo`, but with the pages that lie in the fewest runs, ascending."""
     num_pages = slots.size // page_size
@@ -628,7 +649,7 @@ def host_take_fewest_runs(index: Int64Array, queue: Int32Array, slots: Int64Arra
     return True
 
 
-@njit("boolean(int64[::1], int32[::1], int64[::1], int64)", **UNCOUNTED)
+@kernel("boolean(int64[::1], int32[::1], int64[::1], int64)", counted=False)
 def host_give(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size: int) -> bool:
     """Free pages in the order given; False, and nothing has changed, unless all are whole, taken and named once."""
     num_pages = queue.size // 3
@@ -668,7 +689,7 @@ def host_give(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size
     return True
 
 
-@njit("int32[::1](int64[::1], int32[::1])", cache=True)
+@kernel("int32[::1](int64[::1], int32[::1])")
 def host_order(index: Int64Array, queue: Int32Array) -> Int32Array:
     """Return the free pages in FIFO order."""
     num_pages = queue.size // 3
@@ -685,7 +706,7 @@ def host_order(index: Int64Array, queue: Int32Array) -> Int32Array:
     return order
 
 
-@njit("int64(int64[::1])", cache=True)
+@kernel("int64(int64[::1])")
 def host_largest_run(index: Int64Array) -> int:
     """Return the length of the longest free run."""
     longest = _tree(index, HOST_BASE) + 3 + 1
@@ -694,7 +715,7 @@ def host_largest_run(index: Int64Array) -> int:
     return index[longest]
 
 
-@njit("Tuple((int64[::1], int32[::1]))(int64[::1], int32[::1])", cache=True)
+@kernel("Tuple((int64[::1], int32[::1]))(int64[::1], int32[::1])")
 def host_copy(index: Int64Array, queue: Int32Array) -> tuple[Int64Array, Int32Array]:
     """Return copies of the arrays, taken in one atomic step."""
     return index.copy(), queue.copy()
@@ -723,7 +744,7 @@ def _released_set(index: Int64Array, lane: int) -> int:
     return _free_set(index, lane + index[LANES])
 
 
-@njit("void(int64[::1], int64)", cache=True)
+@kernel("void(int64[::1], int64)")
 def lane_clear(index: Int64Array, physical_pages: int) -> None:
     """Make every page free and none released."""
     for lane in range(index[LANES]):
@@ -786,7 +807,7 @@ def _take_from_lane(index: Int64Array, lane: int, pages: Int64Array) -> None:
         index[base + FREE] -= 1
 
 
-@njit("int64(int64[::1], int64[::1], int64[::1], int64, boolean, boolean)", cache=True)
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64, boolean, boolean)")
 def lane_take(
     index: Int64Array, owners: Int64Array, slots: Int64Array, page_size: int, contiguous: bool, commit: bool
 ) -> int:
@@ -823,7 +844,7 @@ def lane_take(
     return 1
 
 
-@njit("boolean(int64[::1], int64[::1], int64, int64)", cache=True)
+@kernel("boolean(int64[::1], int64[::1], int64, int64)")
 def lane_give(index: Int64Array, slots: Int64Array, page_size: int, physical_pages: int) -> bool:
     """Release pages; False, and nothing has changed, unless all are whole, taken and named once."""
     lanes = index[LANES]
@@ -854,7 +875,7 @@ def lane_give(index: Int64Array, slots: Int64Array, page_size: int, physical_pag
     return False
 
 
-@njit("void(int64[::1])", cache=True)
+@kernel("void(int64[::1])")
 def lane_merge(index: Int64Array) -> None:
     """Make the released pages of every lane free."""
     for lane in range(index[LANES]):
@@ -872,7 +893,7 @@ def lane_merge(index: Int64Array) -> None:
         index[released + FREE] = 0
 
 
-@njit("boolean(int64[::1], int64[::1], int64[::1])", cache=True)
+@kernel("boolean(int64[::1], int64[::1], int64[::1])")
 def lane_counts(index: Int64Array, owners: Int64Array, counts: Int64Array) -> bool:
     """Write the pages that each lane is asked for, then those it has; False where an owner is no rank."""
     if not _count_demand(index, owners):
@@ -884,7 +905,7 @@ def lane_counts(index: Int64Array, owners: Int64Array, counts: Int64Array) -> bo
     return True
 
 
-@njit("int64[::1](int64[::1], boolean)", cache=True)
+@kernel("int64[::1](int64[::1], boolean)")
 def lane_pages(index: Int64Array, released: bool) -> Int64Array:
     """Return the logical ids of the free or of the released pages, lane by lane, ascending."""
     lanes = index[LANES]
@@ -902,7 +923,7 @@ def lane_pages(index: Int64Array, released: bool) -> Int64Array:
     return pages
 
 
-@njit("int64(int64[::1], boolean, int64[::1])", cache=True)
+@kernel("int64(int64[::1], boolean, int64[::1])")
 def lane_assign(index: Int64Array, released: bool, page_ids: Int64Array) -> int:
     """Replace the free or the released set by valid, distinct pages; return 0.
 
@@ -930,7 +951,19 @@ def lane_assign(index: Int64Array, released: bool, page_ids: Int64Array) -> int:
     return 0
 
 
-@njit("int64[:,::1](int64[::1])", cache=True)
+@kernel("boolean[::1](int64[::1], int64[::1])")
+def lane_is_available(index: Int64Array, page_ids: Int64Array) -> npt.NDArray[np.bool_]:
+    """Tell of each of some valid pages whether it is free or released."""
+    lanes = index[LANES]
+    found = np.empty(page_ids.size, np.bool_)
+    for i in range(page_ids.size):
+        lane = (page_ids[i] - 1) % lanes
+        page = (page_ids[i] - 1) // lanes
+        found[i] = _is_free(index, _free_set(index, lane), page) or _is_free(index, _released_set(index, lane), page)
+    return found
+
+
+@kernel("int64[:,::1](int64[::1])")
 def lane_words(index: Int64Array) -> Int64Array:
     """Return a copy of the page bits: a row a lane for the free sets, then one for the released sets."""
     count = index[_free_set(index, 0) + CHUNKS] * CHUNK_WORDS
@@ -941,7 +974,7 @@ def lane_words(index: Int64Array) -> Int64Array:
     return words
 
 
-@njit("void(int64[::1], int64[:,::1])", cache=True)
+@kernel("void(int64[::1], int64[:,::1])")
 def lane_set_words(index: Int64Array, words: Int64Array) -> None:
     """Replace the page bits by those of `lane_words`."""
     for row in range(words.shape[0]):
@@ -958,7 +991,7 @@ def lane_set_words(index: Int64Array, words: Int64Array) -> None:
         index[base + FREE] = free
 
 
-@njit("int64[::1](int64[::1])", cache=True)
+@kernel("int64[::1](int64[::1])")
 def lane_copy(index: Int64Array) -> Int64Array:
     """Return a copy of the array, taken in one atomic step."""
     return index.copy()
@@ -1005,9 +1038,9 @@ def _words_in_common(a: npt.NDArray[Any], b: npt.NDArray[Any], length: int) -> i
     return start
 
 
-@njit(
-    [types.int64(_read_only(a), _read_only(b), types.int64) for a, b in ((I64, I64), (I32, I64), (I64, I32))],
-    **UNCOUNTED,
+@kernel(
+    *(types.int64(_read_only(a), _read_only(b), types.int64) for a, b in ((I64, I64), (I32, I64), (I64, I32))),
+    counted=False,
 )
 def common_prefix(a: npt.NDArray[Any], b: npt.NDArray[Any], shorter: int) -> int:
     """Return how many of their first `shorter` tokens two arrays have in common, one of them int64 or both."""
@@ -1017,7 +1050,7 @@ def common_prefix(a: npt.NDArray[Any], b: npt.NDArray[Any], shorter: int) -> int
     return start
 
 
-@njit([types.int64(_read_only(I32), _read_only(I32), types.int64)], **UNCOUNTED)
+@kernel(types.int64(_read_only(I32), _read_only(I32), types.int64), counted=False)
 def common_prefix_int32(a: npt.NDArray[Any], b: npt.NDArray[Any], shorter: int) -> int:
     """Return how many of their first `shorter` tokens two int32 arrays have in common; two at a time are compared."""
     pairs = shorter // 2
@@ -1058,7 +1091,7 @@ def _append_to_rows(cells: npt.NDArray[Any], rows: npt.NDArray[Any], tokens: npt
 def _append_kernel(dtype: types.Type) -> Any:
     # One signature a dispatcher: choosing between several costs a tenth of a call for few rows.
     signature = types.boolean(types.Array(dtype, 2, "C"), _read_only(I64), _read_only(I64))
-    return njit([signature], **UNCOUNTED)(_append_to_rows)
+    return kernel(signature, counted=False)(_append_to_rows)
 
 
 append_to_int32_rows, append_to_int64_rows = _append_kernel(I32), _append_kernel(I64)

@@ -69,9 +69,9 @@ class HostBuffer(NamedTuple):
 class PinnedCopier:
     """Sends int64 elements to a device, with one non-blocking copy each and never a synchronisation.
 
-    Host buffers wait in a queue, the oldest copy first. A send takes the oldest if its copy is done, and otherwise
-    makes another rather than wait: there come to be as many as copies were ever in flight at once. One that is too
-    small is replaced. Safe from several threads: a buffer belongs to the send that took it out of the queue.
+    Host buffers wait in a queue. A send takes the first whose copy is done, and where there is none makes another
+    rather than wait: there come to be as many as copies were ever in flight at once. One that is too small is
+    replaced. Safe from several threads: a buffer belongs to the send that took it out of the queue.
     """
 
     def __init__(self, runtime: Runtime, smallest: int = 1) -> None:
@@ -119,14 +119,16 @@ class PinnedCopier:
         return result
 
     def _free_buffer(self, size: int) -> HostBuffer:
-        try:
-            oldest = self._buffers.popleft()
-        except IndexError:
-            return self._new_buffer(size)
-        if oldest.copied is not None and not oldest.copied.query():
-            self._buffers.appendleft(oldest)
-            return self._new_buffer(size)
-        return oldest if len(oldest.array) >= size else self._new_buffer(size)
+        # Around the queue once: a copy that has stalled does not keep the buffers of later ones from being used.
+        for _ in range(len(self._buffers)):
+            try:
+                oldest = self._buffers.popleft()
+            except IndexError:
+                break
+            if oldest.copied is None or oldest.copied.query():
+                return oldest if len(oldest.array) >= size else self._new_buffer(size)
+            self._buffers.append(oldest)
+        return self._new_buffer(size)
 
     def _new_buffer(self, size: int) -> HostBuffer:
         tensor = self._runtime.host_buffer(max(size, self._smallest))

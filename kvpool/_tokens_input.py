@@ -34,7 +34,12 @@ class TokenRangeError(OverflowError, ValueError):
     """
 
     def __init__(self, token: int, dtype: np.dtype[Any]) -> None:
-        super().__init__(f"token {token} does not fit {dtype}")
+        super().__init__(token, dtype)
+        self.token = token
+        self.dtype = dtype
+
+    def __str__(self) -> str:
+        return f"token {self.token} does not fit {self.dtype}"
 
 
 def integer_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
@@ -79,8 +84,11 @@ def token_array(tokens: Tokens) -> TokenArray:
     items = _items(tokens)
     try:
         return _pack(items, INT64)
-    except TokenRangeError:
-        return _pack(items, UINT64)
+    except TokenRangeError as error:
+        try:
+            return _pack(items, UINT64)
+        except TokenRangeError:
+            raise error from None
 
 
 def tokens_as(tokens: Tokens, dtype: np.dtype[Any], *, copy: bool = False) -> TokenArray:
@@ -132,7 +140,7 @@ def _tensor_as_ndarray(tokens: torch.Tensor) -> TokenArray:
         return np.empty(0, np.int64)
     if tokens.dtype is torch.bool or tokens.is_floating_point() or tokens.is_complex() or tokens.is_quantized:
         raise TypeError(f"tokens must be integers, not {tokens.dtype}")
-    values: TokenArray = tokens.detach().cpu().numpy()
+    values: TokenArray = tokens.numpy(force=True)
     return values
 
 

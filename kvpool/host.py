@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -90,7 +90,10 @@ class HostAllocator:
         """
         token_bytes = positive_int(bytes_per_token, "bytes_per_token")
         page_bytes = token_bytes * positive_int(page_size, "page_size")
-        num_pages = math.floor(real_number(size_gb, "size_gb") * 1e9 / page_bytes)
+        size = real_number(size_gb, "size_gb") * 1e9 / page_bytes
+        if size > MAX_PAGES:
+            raise ValueError(f"size_gb must hold at most {MAX_PAGES} pages of {page_bytes} bytes, but is {size_gb}")
+        num_pages = math.floor(size)
         if num_pages < 1:
             raise ValueError(f"size_gb must hold at least one page of {page_bytes} bytes, but is {size_gb}")
         return cls(num_pages, page_size)
@@ -130,7 +133,7 @@ class HostAllocator:
 
     def alloc_pages(self, num_pages: int, policy: str = "fifo") -> Int64Array | None:
         """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit."""
-        take = _POLICIES.get(policy)
+        take = _POLICIES.get(policy) if isinstance(policy, str) else None
         if take is None:
             raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
         wanted = count(num_pages, "num_pages")
@@ -159,7 +162,7 @@ class HostAllocator:
                 array = slots.numpy()
                 if host_give(self._index, self._queue, array, self.page_size):
                     return array.size
-            except TypeError:
+            except (TypeError, RuntimeError):
                 pass
         return self._give_back(slots, "slots", self.page_size)
 
@@ -184,6 +187,10 @@ class HostAllocator:
                 f"the pool has {self.num_pages} of {self.page_size}"
             )
         order = np.frombuffer(snapshot.free_order, np.int32).copy()
+        free = np.zeros(self.num_pages, np.bool_)
+        free[order[(order >= 0) & (order < self.num_pages)]] = True
+        if np.count_nonzero(free) != order.size:
+            raise ValueError("the snapshot is damaged: it repeats a page, or holds one that the pool has not")
         _kernels.host_restore(self._index, self._queue, order)
 
     def clear(self) -> None:
@@ -194,12 +201,20 @@ class HostAllocator:
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""
         check_host_books(*_kernels.host_copy(self._index, self._queue))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.snapshot())
+
     def _alloc(self, need_size: int, take: Callable[..., bool]) -> torch.Tensor | None:
         if type(need_size) is not int or need_size < 0 or need_size % self.page_size:
             need_size = pages_for(need_size, self.page_size) * self.page_size
         if need_size > self.size:
             return None
-        slots = empty(need_size, INT64)
+        try:
+            slots = empty(need_size, INT64)
+        except (MemoryError, ValueError):
+            if need_size > self.available_size():
+                return None
+            raise
         if need_size and not take(self._index, self._queue, slots, self.page_size):
             return None
         return from_numpy(slots)
@@ -218,3 +233,10 @@ class HostAllocator:
                 is_free=lambda page_ids: self._queue[page_ids] != _kernels.TAKEN,
             )
         return array.size
+
+
+def _rebuilt(kind: type[HostAllocator], snapshot: HostSnapshot) -> HostAllocator:
+    """Build the pool of a snapshot: what pickle and copy make of an allocator."""
+    pool = kind(snapshot.num_pages, snapshot.page_size)
+    pool.restore(snapshot)
+    return pool

@@ -2,10 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from numpy import empty
 from torch import from_numpy
@@ -146,12 +145,19 @@ class OwnerLaneAllocator:
         when any lane is too short. Raises ValueError for an owner outside `[0, cp_size)`.
         """
         ranks = self._ranks(owners)
+        if ranks.size > self.num_pages:
+            self._counts(ranks)
+            return None
         size = ranks.size * self.page_size
-        # No device memory is taken for more pages than there are.
-        if self._copier is None or ranks.size > self.num_pages:
+        if self._copier is not None:
+            return self._send(self._copier, ranks, size)
+        try:
             slots = empty(size, INT64)
-            return from_numpy(slots) if self._choose(ranks, slots, self.page_size, commit=True) else None
-        return self._copier.send_filled(size, lambda slots: self._choose(ranks, slots, self.page_size, commit=True))
+        except (MemoryError, ValueError):
+            if self.select_pages(ranks) is None:
+                return None
+            raise
+        return from_numpy(slots) if self._choose(ranks, slots, self.page_size, commit=True) else None
 
     def select_pages(self, owners: Integers) -> Int64Array | None:
         """Return the page ids that `alloc_pages_with_owners` would take, in request order, or None; nothing changes."""
@@ -220,8 +226,16 @@ class OwnerLaneAllocator:
                     *theirs, *ours
                 )
             )
-        words = np.frombuffer(snapshot.page_bits, np.int64).reshape(2 * self.cp_size, -1)
-        _kernels.lane_set_words(self._index, words.copy())
+        words = np.frombuffer(snapshot.page_bits, np.int64).copy()
+        rows = 2 * self.cp_size
+        row_words = _kernels.CHUNK_WORDS * -(-self.physical_pages // _kernels.CHUNK_PAGES)
+        if words.size != rows * row_words:
+            raise ValueError(f"the snapshot is damaged: it has {words.size} words of page bits, not {rows * row_words}")
+        words = words.reshape(rows, row_words)
+        bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
+        if bits[:, self.physical_pages :].any() or (words[: self.cp_size] & words[self.cp_size :]).any():
+            raise ValueError("the snapshot is damaged: it has pages beyond the last, or in both sets")
+        _kernels.lane_set_words(self._index, words)
 
     def clear(self) -> None:
         """Make the pool as newly built: every page free, none released. O(c P)."""
@@ -230,6 +244,26 @@ class OwnerLaneAllocator:
     def check(self) -> None:
         """Assert every invariant of the books, saying what was found where one fails. O(c P)."""
         check_lane_books(_kernels.lane_copy(self._index), self.physical_pages)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.device, self.selection, self.snapshot())
+
+    def _send(self, copier: PinnedCopier, ranks: Int64Array, size: int) -> torch.Tensor | None:
+        """Choose pages into a pinned buffer and send their slots; where that fails they are released again."""
+        taken = []
+
+        def fill(slots: Int64Array) -> bool:
+            found = self._choose(ranks, slots, self.page_size, commit=True)
+            if found:
+                taken.append(slots)
+            return found
+
+        try:
+            return copier.send_filled(size, fill)
+        except BaseException:
+            for slots in taken:
+                self.free(slots)
+            raise
 
     def _choose(self, ranks: Int64Array, slots: Int64Array, page_size: int, *, commit: bool) -> bool:
         """Write the slots of a page for each rank (their ids where `page_size` is 1); False where they do not fit."""
@@ -252,7 +286,10 @@ class OwnerLaneAllocator:
         return ValueError(f"owners must be ranks from 0 to {self.cp_size - 1}, but include {owner}")
 
     def _room(self, ratio: object, name: str) -> int:
-        return max(0, math.ceil(self.physical_pages * real_number(ratio, name)))
+        room = self.physical_pages * real_number(ratio, name)
+        if room > INT64_MAX:
+            raise ValueError(f"{name} must be less, but is {ratio}")
+        return math.ceil(room) if room > 0 else 0
 
     def _counts(self, ranks: Int64Array) -> tuple[list[int], list[int]]:
         counts = np.empty(2 * self.cp_size, np.int64)
@@ -270,7 +307,7 @@ class OwnerLaneAllocator:
         return required, available, deficits
 
     def _assign(self, name: str, page_ids: Integers, *, released: bool) -> None:
-        pages = as_int64(page_ids, name)
+        pages = as_int64(page_ids, name).copy()
         outside = pages[(pages < 1) | (pages > self.num_pages)]
         if outside.size:
             raise ValueError(f"{name} must be page ids from 1 to {self.num_pages}, but include {outside[0]}")
@@ -290,9 +327,15 @@ class OwnerLaneAllocator:
                 page_size,
                 range(1, self.num_pages + 1),
                 accept=lambda page_ids: bool(_kernels.lane_give(self._index, page_ids, 1, self.physical_pages)),
-                is_free=self._is_free,
+                is_free=lambda page_ids: _kernels.lane_is_available(self._index, page_ids),
             )
         return array.size
 
-    def _is_free(self, page_ids: Int64Array) -> npt.NDArray[np.bool_]:
-        return np.isin(page_ids, [*_kernels.lane_pages(self._index, False), *_kernels.lane_pages(self._index, True)])
+
+def _rebuilt(
+    kind: type[OwnerLaneAllocator], device: torch.device, selection: str, snapshot: LaneSnapshot
+) -> OwnerLaneAllocator:
+    """Build the pool of a snapshot: what pickle and copy make of an allocator."""
+    pool = kind(snapshot.physical_pages, snapshot.page_size, snapshot.cp_size, device=device, selection=selection)
+    pool.restore(snapshot)
+    return pool

@@ -1,5 +1,9 @@
 """A request's prompt and what was generated for it."""
 
+from typing import Any
+
+import numpy.typing as npt
+
 from kvpool._arguments import as_int
 from kvpool._tokens_input import TokenArray, Tokens
 from kvpool.token_buffer import TokenBuffer
@@ -66,6 +70,9 @@ class RequestTokens:
 
     def __len__(self) -> int:
         return len(self._tokens)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return self._tokens.__array__(dtype, copy)
 
     def __repr__(self) -> str:
         return f"RequestTokens({self._origin_length} of origin, {len(self) - self._origin_length} of output)"

@@ -8,7 +8,7 @@ from kvpool._arguments import Int64Array, Integers, as_int64, positive_int
 def page_runs(page_ids: Integers) -> tuple[Int64Array, Int64Array]:
     """Return the transfer descriptors of pages in the order given: (starts, lengths), two fresh int64 ndarrays.
 
-    A run ends where a page is not its predecessor plus one. O(n).
+    A run ends where a page is not its predecessor plus one. A negative id is a ValueError. O(n).
 
     >>> starts, lengths = page_runs([4, 5, 6, 2, 3])
     >>> starts.tolist(), lengths.tolist()
@@ -17,6 +17,8 @@ def page_runs(page_ids: Integers) -> tuple[Int64Array, Int64Array]:
     pages = as_int64(page_ids, "page_ids")
     if pages.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    if (lowest := pages.min()) < 0:
+        raise ValueError(f"page_ids must not be negative, but include {lowest}")
     first = np.concatenate(([0], np.flatnonzero(np.diff(pages) != 1) + 1))
     return pages[first], np.diff(np.append(first, pages.size))
 
@@ -34,6 +36,6 @@ def count_runs(slots: Integers, page_size: int) -> int:
     if array.size % size:
         raise ValueError(f"{array.size} slots are not whole pages of {size}")
     pages = array.reshape(-1, size)
-    if np.any(pages[:, 0] % size) or np.any(pages != pages[:, :1] + np.arange(size)):
+    if np.any(pages[:, 0] < 0) or np.any(pages[:, 0] % size) or np.any(pages != pages[:, :1] + np.arange(size)):
         raise ValueError(f"slots are not whole pages of {size}, each from its first slot to its last")
     return len(page_runs(pages[:, 0] // size)[0])

@@ -42,6 +42,8 @@ class TokenTable:
         token_dtype = integer_dtype(dtype)
         if token_dtype not in KERNELS:
             raise TypeError(f"a table holds int32 or int64 tokens, not {token_dtype}")
+        if self._max_tokens > np.iinfo(token_dtype).max:
+            raise ValueError(f"max_tokens must fit {token_dtype}, but is {self._max_tokens}")
         self._append = KERNELS[token_dtype]
         # Rows of an odd number of cache lines: requests in step write to columns that a power of two would put into one
         # set of the cache.

@@ -113,6 +113,8 @@ def test_freeing_nothing_is_a_no_op(kind: Kind, pool: Any, nothing: Any) -> None
         np.array([True]),
         torch.tensor([1.0]),
         torch.tensor([True]),
+        torch.tensor([1], device="meta"),
+        torch.tensor([1.0], dtype=torch.bfloat16),
     ],
 )
 def test_what_is_no_integers_is_a_type_error(kind: Kind, pool: Any, malformed: Any) -> None:

@@ -1,13 +1,14 @@
 """A named test for each kind of fault that engines have had in this code, on both allocators."""
 
 import gc
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, page_runs
 from tests.pools import INPUTS, Kind
 from tests.test_contract import unchanged
 
@@ -160,3 +161,13 @@ def test_slots_above_two_to_the_31st() -> None:
     assert slots[-1].item() == 4097 * page_size - 1 > 2**31
     assert lanes.free(slots) == page_size
     assert lanes.release_pages.tolist() == [4096]
+
+
+def test_an_error_goes_through_a_process_pool() -> None:
+    for method, value in ((HostAllocator(4, 1).free, [0]), (OwnerLaneAllocator(4).compute_owner_lane_stats, [9])):
+        with pytest.raises(ValueError, match="free|owners") as raised:
+            method(value)
+        assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+    with pytest.raises(ValueError, match="must fit int64, but include 1180591620717411303424") as raised:
+        page_runs([2**70])
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)

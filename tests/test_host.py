@@ -1,10 +1,13 @@
 """The host tier's policies, one behaviour a test."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator
+from kvpool import HostAllocator, HostSnapshot
 
 
 def pool_with_free(num_pages: int, order: list[int], page_size: int = 1) -> HostAllocator:
@@ -65,6 +68,45 @@ def test_fewest_runs_joins_the_largest_and_then_the_smallest_that_holds_the_rest
     assert pool.alloc_fewest_runs(5).tolist() == [0, 10, 11, 12, 13]
 
 
+def test_fewest_runs_come_ascending_also_where_the_ends_look_like_one_run() -> None:
+    pool = pool_with_free(8, [0, 4, 5, 7])
+    picture = pool.snapshot()
+    assert pool.alloc_fewest_runs(4).tolist() == [0, 4, 5, 7]
+    pool.restore(picture)
+    starts, lengths = pool.alloc_runs(4)
+    assert (starts.tolist(), lengths.tolist()) == ([0, 4, 7], [1, 2, 1])
+
+
+@pytest.mark.parametrize("page_size", [2**40, 2**50])
+def test_a_request_that_does_not_fit_asks_for_no_memory(page_size: int) -> None:
+    pool = HostAllocator(2**10, page_size)
+    pool.alloc_pages(1)
+    for method in (pool.alloc, pool.alloc_contiguous_preferred, pool.alloc_fewest_runs):
+        assert method(pool.size) is None
+        with pytest.raises((MemoryError, ValueError)):
+            method(pool.size - page_size)
+    assert pool.available_size() == pool.size - page_size
+    pool.check()
+
+
+@pytest.mark.parametrize("free_order", [[0, 0], [4], [-1], list(range(5)), [0] * 10_000])
+def test_a_damaged_snapshot_is_refused(free_order: list[int]) -> None:
+    pool = HostAllocator(4, 1)
+    before = pool.snapshot()
+    with pytest.raises(ValueError, match="damaged"):
+        pool.restore(HostSnapshot(4, 1, np.array(free_order, np.int32).tobytes()))
+    assert pool.snapshot() == before
+
+
+def test_a_copy_of_a_pool_shares_nothing_with_it() -> None:
+    pool = pool_with_free(600, [5, 3, 599], page_size=2)
+    for other in (copy.copy(pool), copy.deepcopy(pool), pickle.loads(pickle.dumps(pool))):
+        assert other.snapshot() == pool.snapshot()
+        assert other.alloc(4).tolist() == [10, 11, 6, 7]
+        other.check()
+    assert pool.free_page_ids().tolist() == [5, 3, 599]
+
+
 def test_pages_and_runs_of_each_policy() -> None:
     order = [9, 3, 4, 5, 12]
     assert pool_with_free(16, order).alloc_pages(2).tolist() == [9, 3]
@@ -84,7 +126,7 @@ def test_pages_and_runs_of_each_policy() -> None:
 
 def test_an_unknown_policy_is_refused() -> None:
     pool = HostAllocator(4)
-    for policy in ("best", None, 3):
+    for policy in ("best", None, 3, []):
         with pytest.raises(ValueError, match="policy"):
             pool.alloc_pages(1, policy)
         with pytest.raises(ValueError, match="policy"):
@@ -109,7 +151,7 @@ def test_a_pool_as_large_as_its_memory() -> None:
     for size, error in ((0, ValueError), (-1, ValueError), (0.0001, ValueError), ("1", TypeError), (True, TypeError)):
         with pytest.raises(error, match="size_gb"):
             HostAllocator.from_size_gb(size)
-    for size in (float("nan"), float("inf")):
+    for size in (float("nan"), float("inf"), 1e300, 10**400):
         with pytest.raises(ValueError, match="size_gb"):
             HostAllocator.from_size_gb(size)
     with pytest.raises(ValueError, match="bytes_per_token"):

@@ -1,12 +1,14 @@
 """The device tier's selections, lane statistics and page sets, one behaviour a test."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from kvpool import OwnerLaneAllocator
+from kvpool import LaneSnapshot, OwnerLaneAllocator
 from tests.pools import INPUTS
 from tests.test_contract import unchanged
 
@@ -122,6 +124,46 @@ def test_lane_statistics() -> None:
         assert all(type(number) is int for number in numbers)
 
 
+def test_a_request_that_does_not_fit_asks_for_no_memory() -> None:
+    pool = OwnerLaneAllocator(1, 2**50, 2)
+    pool.alloc_pages_with_owners([])
+    picture = pool.snapshot()
+    assert pool.alloc_pages_with_owners([0] * 20) is None
+    assert pool.alloc_pages_with_owners([0, 0]) is None
+    with pytest.raises(ValueError, match="owners"):
+        pool.alloc_pages_with_owners([5] * 20)
+    with pytest.raises((MemoryError, ValueError)):
+        pool.alloc_pages_with_owners([0, 1])
+    assert pool.snapshot() == picture
+
+
+@pytest.mark.parametrize(
+    "page_bits",
+    [
+        b"",
+        b"\xff" * 8,
+        b"\xff" * 8 * 10_000,
+        b"\xff" * 64 + b"\x00" * 64,
+        b"\x01" + b"\x00" * 63 + b"\x01" + b"\x00" * 63,
+    ],
+    ids=["none", "too few", "too many", "beyond the last page", "in both sets"],
+)
+def test_a_damaged_snapshot_is_refused(page_bits: bytes) -> None:
+    pool = OwnerLaneAllocator(4, 1, 1)
+    with unchanged(pool), pytest.raises(ValueError, match="damaged"):
+        pool.restore(LaneSnapshot(4, 1, 1, page_bits))
+
+
+def test_a_copy_of_a_pool_shares_nothing_with_it() -> None:
+    pool = OwnerLaneAllocator(700, 2, 3, selection="fifo")
+    pool.free(pool.alloc_pages_with_owners([0, 1, 1]))
+    for other in (copy.copy(pool), copy.deepcopy(pool), pickle.loads(pickle.dumps(pool))):
+        assert (other.snapshot(), other.selection, other.device) == (pool.snapshot(), "fifo", pool.device)
+        with unchanged(pool):
+            other.alloc_pages_with_owners([0, 1, 2])
+        other.check()
+
+
 def test_free_room_statistics() -> None:
     pool = OwnerLaneAllocator(10, 1, 2)
     pool.alloc_pages_with_owners([0] * 7)
@@ -139,7 +181,7 @@ def test_free_room_statistics() -> None:
     assert deficits([1] * 10, 0.01, 0.001) == [0, 1]
 
 
-@pytest.mark.parametrize("ratio", ["0.1", None, True, float("nan"), float("inf"), [0.1]])
+@pytest.mark.parametrize("ratio", ["0.1", None, True, float("nan"), float("inf"), 1e308, 10**400, [0.1]])
 def test_a_ratio_that_is_no_number_is_refused(ratio: Any) -> None:
     pool = OwnerLaneAllocator(10, 1, 2)
     for ratios in ({"target_ratio": ratio, "trigger_ratio": 0.1}, {"target_ratio": 0.1, "trigger_ratio": ratio}):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from kvpool import TokenBuffer, match_prefix
+from kvpool import RequestTokens, TokenBuffer, match_prefix
 from tests.tokens import DTYPES, EMPTY, INPUTS, REFUSED, REFUSED_IDS, Convert
 
 TOKENS = [5, 6, 7, 8, 9]
@@ -119,3 +119,17 @@ def test_refuses_what_are_no_tokens(name: str, tokens: Any, error: type[Exceptio
             match_prefix(tokens, good)
         with pytest.raises(error):
             match_prefix(good, tokens)
+
+
+def test_requests_are_sequences_too() -> None:
+    request = RequestTokens([1, 2])
+    request.append(3)
+    assert match_prefix(request, [1, 2, 3, 4]) == 3
+    assert TokenBuffer(request) == request.fill_ids
+
+
+@pytest.mark.parametrize("tokens", [[-1, 2**63], [2**70]])
+def test_an_error_names_the_token_that_does_not_fit(tokens: list[int]) -> None:
+    with pytest.raises(ValueError, match=f"token {tokens[-1]} does not fit int64") as raised:
+        match_prefix(tokens, [1])
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)

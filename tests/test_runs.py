@@ -35,6 +35,13 @@ def test_slots_that_are_not_whole_pages_are_refused(slots: list[int]) -> None:
         count_runs(slots, 2)
 
 
+def test_negative_pages_are_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        page_runs([2**63 - 1, -(2**63)])
+    with pytest.raises(ValueError, match="whole pages"):
+        count_runs([-2, -1], 2)
+
+
 def test_malformed_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="page_size"):
         count_runs([0], 0)

@@ -239,6 +239,28 @@ def test_a_buffer_that_nothing_was_sent_from_is_the_next() -> None:
     assert result.tolist() == [0, 1, 2]
 
 
+def test_a_copy_that_stalls_does_not_keep_later_buffers_from_being_used() -> None:
+    device = FakeDevice()
+    copier = PinnedCopier(device)
+    copier.send(np.arange(3))
+    for _ in range(50):
+        copier.send(np.arange(3))
+        device.events[-1].finish()
+    assert len(device.host_buffers) == 2
+
+
+def test_lanes_lose_no_page_when_the_copy_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+    pool = OwnerLaneAllocator(6, 4, 2, device="cuda")
+    monkeypatch.setattr(device, "record", lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        pool.alloc_pages_with_owners([0, 1])
+    assert pool.available_size() == pool.size
+    pool.check()
+
+
 def test_lanes_send_their_slots_through_buffers_that_are_not_reused_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     device = FakeDevice()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

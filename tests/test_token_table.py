@@ -242,3 +242,8 @@ def test_check_finds_books_that_disagree(damage: int, table: TokenTable) -> None
     lengths[0] = damage
     with pytest.raises(AssertionError, match="row"):
         table.check()
+
+
+def test_refuses_rows_longer_than_a_length_can_say() -> None:
+    with pytest.raises(ValueError, match="max_tokens must fit int32"):
+        TokenTable(1, 2**31)
