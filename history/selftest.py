@@ -1,6 +1,7 @@
 """Plant faults, each in a throwaway clone, and see that the comparison finds it and says what it should."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from history.compare.verdict import NOT_MEASURED, PASSED, REGRESSED
 from history.paths import ROOT, SCRATCH
 
 ROUNDS = 3
+BUILT = SCRATCH / "selftest"
 ALLOC = r"^bench_host\.ChurnedAlloc\.time_alloc\(64, 'fifo'\)$"
 FREE = r"^bench_host\.Free\.time_free\(64, 'kvpool'\)$"
 RETAINED = r"^bench_memory\.HostRetention\.track_retained_bytes\('fifo'\)$"
@@ -30,9 +32,10 @@ class Clone:
         self.git("checkout", "--quiet", "-B", "main")
         scratch = folder / SCRATCH.name
         scratch.mkdir()
-        for name in ("env", "npm"):
-            if (SCRATCH / name).is_dir():
-                (scratch / name).symlink_to(SCRATCH / name)
+        # What all clones share: asv's environment, the page's libraries, and the sides that are measured twice.
+        for name, shared in (("env", SCRATCH / "env"), ("npm", SCRATCH / "npm"), ("compare", BUILT)):
+            shared.mkdir(parents=True, exist_ok=True)
+            (scratch / name).symlink_to(shared)
 
     def git(self, *arguments: str) -> None:
         """Run git in the clone."""
@@ -43,6 +46,10 @@ class Clone:
         """Commit everything, and give the commit a branch of that name."""
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", f"Planted: {name}")
+        self.branch(name)
+
+    def branch(self, name: str) -> None:
+        """Give the commit that is checked out a branch of that name."""
         self.git("branch", "--force", name)
 
     def append(self, path: str, text: str) -> None:
@@ -81,7 +88,7 @@ def _at_head(path: str, text: str) -> Callable[[Clone], None]:
     """Return what plants `text` at the end of a file of HEAD."""
 
     def plant(clone: Clone) -> None:
-        clone.commit("base")
+        clone.branch("base")
         clone.append(path, text)
         clone.commit("head")
 
@@ -184,7 +191,7 @@ def _kernel_in_history(clone: Clone) -> str | None:
 
 
 def _nothing(clone: Clone) -> None:
-    clone.commit("base")
+    clone.branch("base")
     clone.append("README.md", "\n")
     clone.commit("head")
 
@@ -195,7 +202,7 @@ def _raising_suite(clone: Clone) -> None:
 
 
 def _no_package(clone: Clone) -> None:
-    clone.commit("head")
+    clone.branch("head")
     clone.git("rm", "-r", "--quiet", "kvpool")
     clone.commit("base")
     clone.git("checkout", "--quiet", "head")
@@ -203,7 +210,7 @@ def _no_package(clone: Clone) -> None:
 
 FAULTS = [
     Fault("nothing but the README changed", _nothing, [ALLOC], PASSED, ["No regression: 1 case of 1 benchmark"]),
-    Fault("HEAD is BASE", _nothing, [ALLOC], PASSED, ["BASE and HEAD are the same commit"], "main", "main"),
+    Fault("HEAD is BASE", _nothing, [ALLOC], PASSED, ["BASE and HEAD are the same commit"], "base", "base"),
     Fault(
         "a 1.3x slowdown in free",
         _at_head("kvpool/host.py", SLOW_FREE),
@@ -285,6 +292,7 @@ def run(only: str | None = None) -> int:
     if not chosen:
         raise UsageError(f"no fault is named {only!r}; they are: {', '.join(fault.name for fault in FAULTS)}")
     sides.shared_environment(asv_calls.configuration())
+    shutil.rmtree(BUILT, ignore_errors=True)
     missed = 0
     for fault in chosen:
         began = time.monotonic()
@@ -298,6 +306,7 @@ def run(only: str | None = None) -> int:
             print(f"       {line}")
         if wrong:
             print("".join(f"       | {line}\n" for line in report.splitlines()))
+    shutil.rmtree(BUILT)
     print(f"{len(chosen) - missed} of {len(chosen)} planted faults were found and named")
     return 1 if missed else 0
 
