@@ -61,7 +61,8 @@ class Comparison:
             raise NotMeasuredError(f"no benchmark matches {' or '.join(patterns or ['anything'])}")
         if patterns:
             chosen = rounds.select(conf, found, [*patterns, f"^{CANARY}"], self.most_rounds)
-        return rounds.measure(conf, both, chosen, lambda text: _say(f"{what}: {text}"))
+        with asv_calls.plain_errors():
+            return rounds.measure(conf, both, chosen, lambda text: _say(f"{what}: {text}"))
 
 
 def run(

@@ -40,7 +40,7 @@ def render(results: Path) -> str:
         commits=_commits(described, shown, ratios),
         titles=[family.title for family in FAMILIES if _has(family, shown)],
         latest=shown[-1] if shown else None,
-        measured=datetime.date.fromtimestamp(max((each.measured for each in shown), default=0)).isoformat(),
+        measured=_day(max((each.measured for each in shown), default=0)),
         machine=machines.get(shown[-1].machine, {}) if shown else {},
         others=sorted(set(machines) - {shown[-1].machine if shown else ""}),
         disturbed_above=records.DISTURBED,
@@ -119,7 +119,7 @@ def _commits(
             {
                 "hash": record.commit[:8],
                 "subject": commit.subject or "not in this repository",
-                "date": datetime.date.fromtimestamp(commit.date).isoformat() if commit.date else "",
+                "date": _day(commit.date) if commit.date else "",
                 "disturbed": f"{canary:.2f}" if canary > records.DISTURBED else "",
                 "changes": [_change(each[index]) for each in changes],
             }
@@ -132,6 +132,10 @@ def _change(step: trend.Step | None) -> dict[str, Any] | None:
         return None
     words = trend.in_words(step.ratio, "seconds").replace("faster", "better").replace("slower", "worse")
     return {"words": words, "cases": step.cases, "large": trend.is_large(step), "better": step.ratio < 1}
+
+
+def _day(seconds: int) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).date().isoformat()
 
 
 def _json(path: Path) -> dict[str, Any]:
