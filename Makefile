@@ -4,6 +4,8 @@
 #   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE?
 #   make test                                 lint, types, coverage and tests
 #   make budgets                              the budgets of the hot paths, measured now
+#   make peers                                measure kvpool beside SGLang, vLLM and LMCache
+#   make performance                          write docs/performance.md from the recorded run
 #   make history                              measure the milestones into results/ and publish html/
 #   make site                                 publish results/ to html/
 #   make selftest                             plant faults and see the comparison find each of them
@@ -60,6 +62,12 @@ coverage: $(READY)
 
 budgets: $(READY)
 	$(RUN) -m benchmarks budgets
+
+peers: $(READY)
+	$(RUN) -m history peers $(if $(BENCH),--bench '$(BENCH)')
+
+performance: $(READY)
+	$(RUN) -m history performance
 
 history: $(READY)
 	$(RUN) -m history record $(if $(RANGE),'$(RANGE)')

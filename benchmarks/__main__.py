@@ -7,6 +7,7 @@ import sys
 COMMANDS = {
     "allocators": ("benchmarks.sweep_allocators", "time the allocators over a grid of sizes"),
     "tokens": ("benchmarks.sweep_tokens", "time the token containers over the life of a request"),
+    "peers": ("benchmarks.peers", "say which engines can be measured here"),
     "replay": ("benchmarks.replay", "replay a request trace against the host tier"),
     "budgets": ("benchmarks.budgets", "print the design's budgets beside what is measured"),
 }

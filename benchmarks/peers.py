@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from benchmarks import pools
+from benchmarks.sweep_common import Parser
 
 
 class MissingPeerError(Exception):
@@ -421,3 +422,18 @@ def arrange(pool: Pool, num_pages: int, free_order: Sequence[int]) -> list[Any]:
         pool.free(*pool.release(whole))
     free = set(free_order)
     return [part for page, part in enumerate(pages) if page not in free]
+
+
+def main(argv: list[str]) -> int:
+    """Run `python -m benchmarks peers`: say which engines are there; return 1 where one is not."""
+    Parser("peers", "Say which engines' allocators and token containers can be measured here.").parse_args(argv)
+    missing = {}
+    for engine, source in SOURCES.items():
+        for name, (module, _) in source.classes.items():
+            try:
+                peer_class(engine, name)
+                print(f"{engine} {version(engine)}: {module}.{name}")
+            except MissingPeerError as error:
+                missing[f"n/a: {error}"] = None
+    print("\n".join(missing), end="\n" if missing else "")
+    return 1 if missing else 0

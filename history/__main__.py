@@ -62,6 +62,18 @@ def _compare(arguments: argparse.Namespace) -> int:
     )
 
 
+def _peers(arguments: argparse.Namespace) -> int:
+    from history import peers
+
+    return peers.measure(arguments.bench)
+
+
+def _peers_run(arguments: argparse.Namespace) -> int:
+    from history import peers
+
+    return peers.run(arguments.module, arguments.arguments)
+
+
 def _selftest(arguments: argparse.Namespace) -> int:
     from history import selftest
 
@@ -96,6 +108,17 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--factor", type=_above_one, default=1.1, help="how much is a change; default: 1.1")
     compare.add_argument("--output", type=_path, metavar="FILE", help="write the report here too")
     compare.set_defaults(run=_compare)
+
+    peers = commands.add_parser(
+        "peers", help="measure this commit beside the engines, under .asv/, and test the adapters"
+    )
+    _add_bench(peers)
+    peers.set_defaults(run=_peers)
+
+    beside = commands.add_parser("peers-run", help="run a module where the engines are: benchmarks, pytest, …")
+    beside.add_argument("module", metavar="MODULE", help="as for python -m")
+    beside.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="what to give to it")
+    beside.set_defaults(run=_peers_run)
 
     selftest = commands.add_parser("selftest", help="plant faults and see the comparison find each of them")
     selftest.add_argument("--only", metavar="WORD", help="only the faults whose name holds it")

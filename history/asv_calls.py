@@ -21,9 +21,9 @@ from history.machine import write_machine_file
 from history.paths import ROOT, SCRATCH
 
 
-def configuration(results: Path | None = None, html: Path | None = None) -> Config:
-    """Return the repository's asv configuration, with other places for results and site where given."""
-    conf = Config.load(str(ROOT / "asv.conf.json"))
+def configuration(results: Path | None = None, html: Path | None = None, file: str = "asv.conf.json") -> Config:
+    """Return an asv configuration of the repository, with other places for results and site where given."""
+    conf = Config.load(str(ROOT / file))
     if results is not None:
         conf.results_dir = str(results)
     if html is not None:
@@ -102,8 +102,17 @@ def publish(conf: Config) -> None:
 
 def environment_name(conf: Config) -> str:
     """Return the name of the environment that the configuration measures in."""
+    return _environment(conf).name
+
+
+def environment_python(conf: Config) -> Path:
+    """Return the interpreter of the environment that the configuration measures in; it may not be there yet."""
+    return Path(_environment(conf)._path) / "bin" / "python"
+
+
+def _environment(conf: Config) -> environment.Environment:
     with plain_errors():
         found = list(environment.get_environments(conf, None))
     if not found:
-        raise UsageError("asv has no environment to measure in: see environment_type in asv.conf.json")
-    return found[0].name
+        raise UsageError("asv has no environment to measure in: see environment_type in its configuration")
+    return found[0]
