@@ -13,6 +13,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import sys
 import warnings
@@ -97,22 +98,30 @@ def version(engine: str) -> str:
     return importlib.metadata.version(engine)
 
 
-@functools.cache
 def peer_class(engine: str, name: str) -> Any:
     """Return a class of an engine, as the engine defines it.
 
     Raises MissingPeerError where the engine is not installed, or does not have the class where it is looked for.
     """
+    return class_of(engine, *SOURCES[engine].classes[name])
+
+
+@functools.cache
+def class_of(engine: str, module: str, name: str, needed: tuple[str, ...] = ()) -> Any:
+    """Return what a module of an engine calls so; no stand-ins take the place of what is `needed`.
+
+    Raises MissingPeerError where the engine is not installed, or does not have it there.
+    """
     if importlib.util.find_spec(engine) is None:
         raise MissingPeerError(f"{engine} is not installed")
-    module, attribute = SOURCES[engine].classes[name]
+    source = SOURCES[engine]
+    source = source._replace(optional=tuple(each for each in source.optional if each not in needed))
     try:
-        with _without_the_rest(SOURCES[engine]):
-            return getattr(importlib.import_module(module), attribute)
+        with _without_the_rest(source):
+            return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise MissingPeerError(
-            f"{engine} {version(engine)} is installed, but its {name} cannot be had: {error}"
-        ) from error
+        reason = f"{engine} {version(engine)} is installed, but its {name} cannot be had: {error}"
+        raise MissingPeerError(reason) from error
 
 
 class StandIn:
@@ -225,6 +234,8 @@ class Pool:
     release: Callable[[Any], tuple[Any, ...]] = lambda result: (result,)
     # Whether what is freed last is handed out first.
     lifo: bool = False
+    # The arguments that give back several pieces in one call, where there are such.
+    join: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]] | None = None
     # How the allocator says that a request does not fit, other than by None.
     refusals: tuple[type[Exception], ...] = ()
 
@@ -243,6 +254,7 @@ def _of_slots(pool: Any, page_size: int, **options: Any) -> Pool:
         request=lambda pages: (pages * page_size,),
         parts=lambda slots, pages: [(part,) for part in torch.split(slots, pages * page_size)],
         page_ids=lambda slots: slots[::page_size].numpy() // page_size,
+        join=lambda parts: (torch.cat([part for (part,) in parts]),),
         returns="slots",
         **options,
     )
@@ -250,6 +262,10 @@ def _of_slots(pool: Any, page_size: int, **options: Any) -> Pool:
 
 def _slices(result: Any, pages: int) -> list[tuple[Any, ...]]:
     return [(result[start : start + pages],) for start in range(0, len(result), pages)]
+
+
+def _chained(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return (list(itertools.chain.from_iterable(part for (part,) in parts)),)
 
 
 def kvpool_host(num_pages: int, page_size: int, method: str = "fifo") -> Pool:
@@ -266,6 +282,7 @@ def kvpool_pages(num_pages: int, page_size: int, method: str = "fifo") -> Pool:
         free=pools.feature(pool, "return_pages"),
         request=lambda pages: (pages, method),
         parts=_slices,
+        join=lambda parts: (np.concatenate([part for (part,) in parts]),),
         page_ids=lambda page_ids: page_ids,
         returns="page ids",
     )
@@ -307,6 +324,7 @@ def _of_blocks(**options: Any) -> Pool:
     return Pool(
         request=lambda pages: (pages,),
         parts=_slices,
+        join=_chained,
         page_ids=lambda blocks: np.array([block.block_id for block in blocks]),
         returns="block objects",
         **options,
@@ -390,6 +408,7 @@ def lmcache_paged(num_pages: int, page_size: int) -> Pool:
         free=pool.batched_free,
         request=lambda pages: (shapes, dtypes, pages),
         parts=_slices,
+        join=_chained,
         page_ids=lambda objects: np.array([each.meta.address for each in objects]),
         returns="memory objects",
     )
@@ -414,14 +433,18 @@ def arrange(pool: Pool, num_pages: int, free_order: Sequence[int]) -> list[Any]:
     results free themselves when they are dropped.
     """
     pages = pool.parts(pool.alloc(*pool.request(num_pages)), 1)
-    for page in reversed(free_order) if pool.lifo else free_order:
-        pool.free(*pages[page])
-    # Some keep what was freed in as many pieces as there were calls, until they run short.
-    whole = pool.try_alloc(len(free_order))
-    if whole is not None:
-        pool.free(*pool.release(whole))
+    free_pages(pool, [pages[page] for page in free_order])
     free = set(free_order)
     return [part for page, part in enumerate(pages) if page not in free]
+
+
+def free_pages(pool: Pool, pages: list[tuple[Any, ...]]) -> None:
+    """Free pages so that they are handed out in this order, where the pool knows an order."""
+    if pool.join is not None:
+        pool.free(*pool.join(pages))
+        return
+    for page in reversed(pages) if pool.lifo else pages:
+        pool.free(*page)
 
 
 def main(argv: list[str]) -> int:

@@ -62,13 +62,18 @@ def lane_page_ids(indexes: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([index * len(indexes) + rank + 1 for rank, index in enumerate(indexes)])
 
 
+def free_sets(pattern: str, lane_pages: int, cp_size: int, owners: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Return for each lane the indexes of its free pages, made for what `owners` ask of it."""
+    demands = np.bincount(owners, minlength=cp_size).tolist()
+    indexes = [workloads.FREE_PATTERNS[pattern](lane_pages, demand, seed, rank) for rank, demand in enumerate(demands)]
+    if any(index is None for index in indexes):
+        raise NotImplementedError(f"a lane of {lane_pages} pages has no {pattern} set for these owners")
+    return indexes
+
+
 def arrange_lanes(pool: Any, pattern: str, owners: np.ndarray, seed: int) -> None:
     """Bring each lane of a newly built pool to a free set made for what `owners` ask of it; the rest is allocated."""
-    demands = np.bincount(owners, minlength=pool.cp_size).tolist()
-    free_set = workloads.FREE_PATTERNS[pattern]
-    indexes = [free_set(pool.physical_pages, demand, seed, rank) for rank, demand in enumerate(demands)]
-    if any(index is None for index in indexes):
-        raise NotImplementedError(f"a lane of {pool.physical_pages} pages has no {pattern} set for these owners")
+    indexes = free_sets(pattern, pool.physical_pages, pool.cp_size, owners, seed)
     pool.free_pages = torch.from_numpy(lane_page_ids(indexes))
 
 

@@ -19,7 +19,8 @@ class HostOracle:
         if n > len(self.free):
             return None
         taken = getattr(self, policy)(n) if n else []
-        self.free = [page for page in self.free if page not in set(taken)]
+        gone = set(taken)
+        self.free = [page for page in self.free if page not in gone]
         return taken
 
     def fifo(self, n: int) -> list[int]:
@@ -51,8 +52,9 @@ class LaneOracle:
         if any(queue is None for queue in queues):
             return None
         taken = [queues[rank].pop(0) for rank in owners]
+        gone = set(taken)
         for sets in (self.free, self.released):
-            sets[:] = [[page for page in lane if page not in taken] for lane in sets]
+            sets[:] = [[page for page in lane if page not in gone] for lane in sets]
         return taken
 
     def choose(self, rank: int, n: int) -> list[int] | None:
