@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import stages, workloads
+from benchmarks import peer_stages, stages, workloads
 from benchmarks.sweep_common import (
     Parser,
     Progress,
@@ -29,6 +29,7 @@ from benchmarks.sweep_common import (
     write_json,
 )
 
+CONTAINERS = stages.CONTAINERS | peer_stages.CONTAINERS
 DEFAULT_CONTAINERS = "list,array,kvpool"
 TURNS = 10
 Records = list[dict[str, Any]]
@@ -41,7 +42,7 @@ def parser() -> Parser:
     add("--prompt-tokens", type=positive_ints, default="1000,10000,100000", help="tokens of a prompt")
     add("--decode-tokens", type=positive_int, default=1_000, help="tokens decoded for each request")
     add("--requests", type=positive_int, default=2, help="requests of a batch")
-    add("--containers", type=names(*stages.CONTAINERS), default=DEFAULT_CONTAINERS, help="the first is compared with")
+    add("--containers", type=names(*CONTAINERS), default=DEFAULT_CONTAINERS, help="the first is compared with")
     add_device(result)
     add("--repeat", type=positive_int, help="samples of a stage (1000, 200 or 30, fewer for longer prompts)")
     add("--warmup", type=positive_int, default=5, help="calls before the samples, at every turn of a container")
@@ -98,7 +99,7 @@ def synchronizer(device: torch.device) -> Callable[[], Any]:
 
 def measure_stage(stage: str, batch: workloads.TokenBatch, arguments: Namespace, device: torch.device) -> Records:
     """Measure a stage for each container; NotImplementedError where kvpool lacks one."""
-    held = {name: stages.CONTAINERS[name](batch, str(device)) for name in arguments.containers}
+    held = {name: CONTAINERS[name](batch, str(device)) for name in arguments.containers}
     for container in held.values():
         container.prepare(stage)
     repeat = arguments.repeat or samples_of(batch.prompts.shape[1])
@@ -222,7 +223,7 @@ def check_containers(command: Parser, arguments: Namespace, device: torch.device
     batch = workloads.token_batch(1, 1, 1, 0)
     for name in arguments.containers:
         try:
-            stages.CONTAINERS[name](batch, str(device))
+            CONTAINERS[name](batch, str(device))
         except NotImplementedError as reason:
             command.error(f"argument --containers: {name} is not there ({reason}): write others")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 
-from benchmarks import peers, workloads
+from benchmarks import peer_stages, peers, stages, workloads
 
 NUM_PAGES = 600
 
@@ -99,7 +99,8 @@ def test_a_peer_is_the_engines_own_class_and_nothing_stays_of_the_stand_ins(engi
     source = peers.SOURCES[engine]
     for name, (module, attribute) in source.classes.items():
         found = peers.peer_class(engine, name)
-        assert (found.__module__, found.__name__) == (module, attribute)
+        assert attribute == found.__name__
+        assert found.__module__ == module
         assert not isinstance(found, peers.StandIn)
     for name in (*source.stubbed, *source.optional):
         assert not isinstance(sys.modules.get(name), peers.StandInModule)
@@ -214,3 +215,30 @@ def test_a_timed_free_frees_what_was_allocated(allocator):
         pool = benchmark.pool
         assert pool.try_alloc(len(bench_peers.churned().free)) is not None
         assert pool.try_alloc(1) is None
+
+
+@pytest.mark.parametrize("container", peer_stages.CONTAINERS)
+@pytest.mark.parametrize("stage", stages.STAGES)
+def test_a_peer_s_container_does_at_each_stage_what_a_list_does(container, stage):
+    batch = workloads.token_batch(2, 320, 40, 0)
+    try:
+        held = peer_stages.CONTAINERS[container](batch, "cpu")
+    except NotImplementedError as missing:
+        pytest.skip(str(missing))
+    expected = stages.Lists(batch, "cpu")
+    for each in (held, expected):
+        each.prepare(stage)
+    found, wanted = (getattr(each, stage)() for each in (held, expected))
+    if stage == "ingest":
+        found = [getattr(each, "prompt_token_ids", each) for each in found]
+    if stage == "decode_append":
+        found = [getattr(each, "output_token_ids", None) or each.output for each in found]
+        wanted = [each.output for each in wanted]
+    if stage == "batch_torch_tensor":
+        found, wanted = found.tolist(), wanted.tolist()
+    if stage in ("prefix_match", "cache_finished_req") and container == "vllm":
+        # Whole blocks of 16.
+        wanted = [length // 16 * 16 for length in wanted]
+    assert [list(each) if not isinstance(each, int) else each for each in found] == [
+        list(each) if not isinstance(each, int) else each for each in wanted
+    ]
