@@ -14,7 +14,12 @@ from history.paths import ROOT
 CONFIGURATION = "asv.peers.conf.json"
 # The canary says whether the machine was disturbed.
 BENCHMARKS = ["^bench_canary", "^bench_peers"]
-TESTS = ["tests/test_peers.py", "tests/test_replay.py"]
+TESTS = [
+    "tests/test_peers.py",
+    "tests/test_replay.py",
+    "tests/test_adopting.py",
+    "tests/test_suite_sweep_implementations.py",
+]
 
 
 def configuration() -> Config:
