@@ -46,7 +46,8 @@ def check_run_index(index: Int64Array, base: int, num_pages: int, name: str) -> 
     chunks, leaves = int(index[base + CHUNKS]), int(index[base + LEAVES])
     words = base + _kernels.INDEX_HEADER
     flags = words + chunks * CHUNK_WORDS
-    tree = flags + chunks
+    lengths = flags + chunks
+    tree = lengths + chunks
     assert chunks == -(-num_pages // CHUNK_PAGES), f"{name}: {chunks} chunks for {num_pages} pages"
     assert leaves == 1 << (chunks - 1).bit_length(), f"{name}: {leaves} leaves for {chunks} chunks"
     bits = np.unpackbits(index[words:flags].view(np.uint8), bitorder="little").astype(np.bool_)
@@ -55,9 +56,13 @@ def check_run_index(index: Int64Array, base: int, num_pages: int, name: str) -> 
     assert index[base + FREE] == bits.sum(), f"{name}: counts {index[base + FREE]} pages, holds {bits.sum()}"
     summaries = index[tree : tree + 6 * leaves].reshape(-1, 3)
     for chunk in range(chunks):
-        summary, pages = summaries[leaves + chunk], _summary(bits[chunk * CHUNK_PAGES : (chunk + 1) * CHUNK_PAGES])
-        right = (summary >= pages).all() if index[flags + chunk] else (summary == pages).all()
-        assert right, f"{name}: chunk {chunk} (flag {index[flags + chunk]}) says {summary.tolist()}, has {pages}"
+        flag, summary = int(index[flags + chunk]), summaries[leaves + chunk]
+        pages, inside = _runs_of_chunk(bits[chunk * CHUNK_PAGES : (chunk + 1) * CHUNK_PAGES])
+        right = (summary >= pages).all() if flag & _kernels.SUMMARY else (summary == pages).all()
+        assert right, f"{name}: chunk {chunk} (flags {flag}) says {summary.tolist()}, has {pages}"
+        assert flag & _kernels.LENGTHS or index[lengths + chunk] == inside, (
+            f"{name}: chunk {chunk} says {index[lengths + chunk]:b} of the lengths inside it, which are {inside:b}"
+        )
     half = leaves * CHUNK_PAGES
     for node in range(1, leaves):
         if node & (node - 1) == 0:
@@ -73,11 +78,12 @@ def check_run_index(index: Int64Array, base: int, num_pages: int, name: str) -> 
     return bits[:num_pages]
 
 
-def _summary(bits: npt.NDArray[np.bool_]) -> tuple[int, int, int]:
-    """Return the leading, longest and trailing run of a chunk."""
+def _runs_of_chunk(bits: npt.NDArray[np.bool_]) -> tuple[tuple[int, int, int], int]:
+    """Return the leading, longest and trailing run of a chunk, and the lengths of those at neither end as bits."""
     starts, lengths = page_runs(np.flatnonzero(bits))
     if starts.size == 0:
-        return 0, 0, 0
+        return (0, 0, 0), 0
     leading = int(lengths[0]) if starts[0] == 0 else 0
     trailing = int(lengths[-1]) if starts[-1] + lengths[-1] == CHUNK_PAGES else 0
-    return leading, int(lengths.max()), trailing
+    inside = lengths[(starts > 0) & (starts + lengths < CHUNK_PAGES)]
+    return (leading, int(lengths.max()), trailing), int(np.bitwise_or.reduce(1 << (np.minimum(inside, 64) - 1)))

@@ -10,13 +10,17 @@ page, and a tree of summaries over chunks of 512 pages. It occupies a stretch of
     base + LEAVES                leaves of the tree: the power of two that holds the chunks
     base + FREE                  pages in the set
     base + INDEX_HEADER          8 words a chunk, the bit of a free page is 1, lowest page in the lowest bit
-      then                       a flag a chunk: 1 where its summary may be too high
+      then                       flags a chunk: SUMMARY where its summary may be too high, LENGTHS where its lengths are
+                                 out of date
+      then                       the lengths of the runs inside a chunk, those at its ends apart: bit n - 1 for a run of
+                                 n pages, bit 63 for longer ones
       then                       3 entries a tree node: leading, longest and trailing free run in pages; node 1 is the
                                  root, node i has children 2i and 2i + 1, chunk c is node LEAVES + c
 
 A summary is never too low, and exact unless its chunk is flagged. Removing a page only flags its chunk; adding one
 raises the summaries that its run outgrows. A search trusts a summary that says no, and recomputes the flagged ones
-that say yes, so that it pays for few of the chunks that have changed since the last.
+that say yes, so that it pays for few of the chunks that have changed since the last. The lengths are for the search of
+the smallest run alone, which passes over all chunks.
 
 **Host pool.** `index` (int64): STEPS, HEAD, WINDOW, then a run index at HOST_BASE. `queue` (int32): a ticket a page,
 then a ring of two entries a page. The FIFO order is what lies in the ring's window (WINDOW entries from HEAD, around
@@ -55,6 +59,8 @@ STEPS, HEAD, WINDOW, HOST_BASE = range(4)
 LANES, STRIDE, LANE_SCRATCH = 1, 2, 3
 
 TAKEN = -1
+SUMMARY, LENGTHS = 1, 2
+CHANGED = SUMMARY | LENGTHS
 
 ONE = np.int64(1)
 ALL_ONES = np.int64(-1)
@@ -113,7 +119,7 @@ def index_length(num_pages: int) -> int:
     """Return how many int64 entries the run index of `num_pages` pages occupies."""
     chunks = -(-num_pages // CHUNK_PAGES)
     leaves = 1 << (chunks - 1).bit_length()
-    return INDEX_HEADER + chunks * (CHUNK_WORDS + 1) + 2 * leaves * 3
+    return INDEX_HEADER + chunks * (CHUNK_WORDS + 2) + 2 * leaves * 3
 
 
 @njit
@@ -128,7 +134,7 @@ def _flags(index: Int64Array, base: int) -> int:
 
 @njit
 def _tree(index: Int64Array, base: int) -> int:
-    return base + INDEX_HEADER + index[base + CHUNKS] * (CHUNK_WORDS + 1)
+    return base + INDEX_HEADER + index[base + CHUNKS] * (CHUNK_WORDS + 2)
 
 
 @njit
@@ -138,7 +144,7 @@ def _build(index: Int64Array, base: int, num_pages: int) -> None:
     leaves = 1
     while leaves < chunks:
         leaves *= 2
-    index[base : base + INDEX_HEADER + chunks * (CHUNK_WORDS + 1) + 2 * leaves * 3] = 0
+    index[base : base + INDEX_HEADER + chunks * (CHUNK_WORDS + 2) + 2 * leaves * 3] = 0
     index[base + CHUNKS] = chunks
     index[base + LEAVES] = leaves
 
@@ -151,7 +157,7 @@ def _is_free(index: Int64Array, base: int, page: int) -> bool:
 @njit
 def _remove(index: Int64Array, base: int, page: int) -> None:
     index[_words(base) + (page >> 6)] &= ~(ONE << (page & 63))
-    index[_flags(index, base) + (page >> 9)] = 1
+    index[_flags(index, base) + (page >> 9)] = CHANGED
 
 
 @njit
@@ -171,7 +177,7 @@ def _write_range(index: Int64Array, base: int, start: int, stop: int, free: bool
 def _remove_range(index: Int64Array, base: int, start: int, stop: int) -> None:
     _write_range(index, base, start, stop, False)
     for chunk in range(start >> 9, ((stop - 1) >> 9) + 1):
-        index[_flags(index, base) + chunk] = 1
+        index[_flags(index, base) + chunk] = CHANGED
 
 
 @njit
@@ -192,6 +198,7 @@ def _add_range(index: Int64Array, base: int, start: int, stop: int) -> None:
                 break
         high = _next_taken(index, words, high, first + CHUNK_PAGES)
         leaf = _tree(index, base) + 3 * (index[base + LEAVES] + chunk)
+        index[_flags(index, base) + chunk] |= LENGTHS
         run = high - low
         raised = False
         if low == first and run > index[leaf]:
@@ -211,7 +218,7 @@ def _add_range(index: Int64Array, base: int, start: int, stop: int) -> None:
 def _forget(index: Int64Array, base: int, chunk: int) -> None:
     """Say of a chunk whose bits have changed at will that it may hold any run."""
     leaf = _tree(index, base) + 3 * (index[base + LEAVES] + chunk)
-    index[_flags(index, base) + chunk] = 1
+    index[_flags(index, base) + chunk] = CHANGED
     if index[leaf] < CHUNK_PAGES:
         index[leaf : leaf + 3] = CHUNK_PAGES
         _climb(index, base, chunk)
@@ -250,7 +257,7 @@ def _climb(index: Int64Array, base: int, chunk: int) -> None:
 @njit
 def _summarize(index: Int64Array, base: int, chunk: int) -> bool:
     """Make the summary of a flagged chunk exact, and those above it; say whether it changed."""
-    index[_flags(index, base) + chunk] = 0
+    index[_flags(index, base) + chunk] &= LENGTHS
     index[STEPS] += 1
     word = _words(base) + chunk * CHUNK_WORDS
     leading = -1
@@ -292,7 +299,7 @@ def _lowered(index: Int64Array, base: int, start: int, stop: int) -> bool:
     changed = False
     flags = _flags(index, base)
     for chunk in range(start >> 9, ((stop - 1) >> 9) + 1):
-        if index[flags + chunk] != 0 and _summarize(index, base, chunk):
+        if index[flags + chunk] & SUMMARY and _summarize(index, base, chunk):
             changed = True
     return changed
 
@@ -361,7 +368,7 @@ def _lowest_run(index: Int64Array, base: int, length: int) -> int:
 @njit
 def _exact_run(index: Int64Array, base: int, run: int, chunk: int) -> int:
     """Return the length of a run that begins at the end of `chunk`, once that chunk's summary is exact."""
-    if run > 0 and index[_flags(index, base) + chunk] != 0:
+    if run > 0 and index[_flags(index, base) + chunk] & SUMMARY:
         trailing = _tree(index, base) + 3 * (index[base + LEAVES] + chunk) + 2
         run -= index[trailing]
         _summarize(index, base, chunk)
@@ -370,10 +377,36 @@ def _exact_run(index: Int64Array, base: int, run: int, chunk: int) -> int:
 
 
 @njit
+def _shortest(index: Int64Array, base: int, chunk: int, length: int) -> int:
+    """Return the length of the shortest run of at least `length` pages inside a chunk whose summary is exact.
+
+    64 stands for longer ones, and for none.
+    """
+    flags = _flags(index, base) + chunk
+    lengths = flags + index[base + CHUNKS]
+    if index[flags] & LENGTHS:
+        index[flags] &= SUMMARY
+        index[STEPS] += CHUNK_WORDS
+        leaf = _tree(index, base) + 3 * (index[base + LEAVES] + chunk)
+        words = _words(base)
+        stop = (chunk + 1) * CHUNK_PAGES - index[leaf + 2]
+        page = _next_free(index, words, chunk * CHUNK_PAGES + index[leaf], stop)
+        found = np.int64(0)
+        while page < stop:
+            end = _next_taken(index, words, page, stop)
+            found |= ONE << (min(end - page, 64) - 1)
+            page = _next_free(index, words, end, stop)
+        index[lengths] = found
+    fitting = index[lengths] & (ALL_ONES << (min(length, 64) - 1))
+    return min(_trailing_zeros(fitting) + 1, 64)
+
+
+@njit
 def _smallest_run(index: Int64Array, base: int, length: int) -> int:
     """Return where the smallest free run of at least `length` pages starts (the lowest on a tie), or -1.
 
-    Passes over all summaries and looks into the chunks that have such a run, until one of exactly `length` is found.
+    Passes over all summaries and looks into the chunks that have a smaller one than was found so far, until one of
+    exactly `length` is found.
     """
     words = _words(base)
     flags = _flags(index, base)
@@ -388,7 +421,7 @@ def _smallest_run(index: Int64Array, base: int, length: int) -> int:
         first = chunk * CHUNK_PAGES
         full = index[leaf] == CHUNK_PAGES
         if full or index[leaf + 1] >= length or run + index[leaf] >= length:
-            if index[flags + chunk] != 0:
+            if index[flags + chunk] & SUMMARY:
                 _summarize(index, base, chunk)
                 full = index[leaf] == CHUNK_PAGES
             if run + index[leaf] >= length:
@@ -400,7 +433,7 @@ def _smallest_run(index: Int64Array, base: int, length: int) -> int:
             if length <= run + index[leaf] < smallest:
                 smallest = run + index[leaf]
                 start = first - run
-            if index[leaf + 1] >= length:
+            if index[leaf + 1] >= length and _shortest(index, base, chunk, length) < smallest:
                 stop = first + CHUNK_PAGES - index[leaf + 2]
                 page = _next_free(index, words, first + index[leaf], stop)
                 while page < stop and smallest > length:
@@ -488,6 +521,7 @@ def host_restore(index: Int64Array, queue: Int32Array, order: Int32Array) -> Non
     index[WINDOW] = order.size
     index[HOST_BASE + FREE] = order.size
     for chunk in range(index[HOST_BASE + CHUNKS]):
+        index[_flags(index, HOST_BASE) + chunk] = CHANGED
         _summarize(index, HOST_BASE, chunk)
 
 

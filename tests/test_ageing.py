@@ -67,3 +67,13 @@ def test_stale_entries_behind_a_head_that_no_call_takes_are_passed_once(policy: 
         pool.return_pages(taken)
     assert pool.free_page_ids()[0] == 1
     assert max(steps[1:]) < 200
+
+
+def test_a_search_for_the_smallest_run_does_not_look_at_every_run() -> None:
+    pool = HostAllocator(64 * 512, 1)
+    pool.alloc_pages(64 * 512)
+    pool.return_pages([page for page in range(64 * 512) if page % 4])
+    pool.alloc_fewest_runs(2)
+    before = int(pool._index[_kernels.STEPS])
+    pool.alloc_fewest_runs(2)
+    assert int(pool._index[_kernels.STEPS]) - before < 2 * 64

@@ -165,7 +165,7 @@ def test_slots_above_two_to_the_31st() -> None:
 
 def test_an_error_goes_through_a_process_pool() -> None:
     for method, value in ((HostAllocator(4, 1).free, [0]), (OwnerLaneAllocator(4).compute_owner_lane_stats, [9])):
-        with pytest.raises(ValueError, match="free|owners") as raised:
+        with pytest.raises(ValueError, match=r"free|owners") as raised:
             method(value)
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
     with pytest.raises(ValueError, match="must fit int64, but include 1180591620717411303424") as raised:
