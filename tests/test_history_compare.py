@@ -128,7 +128,7 @@ def test_a_benchmark_with_no_case_left_is_not_run_again():
 
 
 BENCHMARKS = {
-    name: {"param_names": names, "unit": unit}
+    name: {"param_names": names, "unit": unit, "type": KINDS[name]}
     for name, names, unit in [
         (ALLOC, ["pages"], "seconds"),
         (FREE, ["pages"], "seconds"),
@@ -150,9 +150,9 @@ def test_the_report_groups_by_benchmark_and_shows_both_figures():
     text = written(judge(first, again))
     assert "# main → HEAD\n\n**3 confirmed regressions: 4 cases of 3 benchmarks measured on both sides.**" in text
     assert f"## Slower\n\n`{ALLOC}`\n\n| pages | BASE | HEAD | HEAD / BASE |\n| --- | ---: | ---: | ---: |\n" in text
-    assert "| 8 | 1.00μs | 3.00μs | 3.00 |\n| 1 | 1.00μs | 2.00μs | 2.00 |\n" in text
-    assert text.index("## Exact counts that grew") > text.index("| 1 | 1.00μs | 2.00μs | 2.00 |")
-    assert "| 1 | 10 | 11 | 1.10 |" in text
+    assert "| 8 | 1.00 μs | 3.00 μs | 3.00 |\n| 1 | 1.00 μs | 2.00 μs | 2.00 |\n" in text
+    assert text.index("## Exact counts that grew") > text.index("| 1 | 1.00 μs | 2.00 μs | 2.00 |")
+    assert "| 1 | 10 runs | 11 runs | 1.10 |" in text
     assert "## Faster" in text
     assert "0 cases new on HEAD, 0 gone from it, 0 failed" in text
 

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any
 
 from asv.benchmarks import Benchmarks
-from asv.util import human_value
 
+from history import units
 from history.commits import Commit
 from history.compare.verdict import Change, Verdict, count
 from history.templating import render as render_template
@@ -50,7 +50,8 @@ def _grouped(changes: Sequence[Change], benchmarks: Benchmarks | dict[str, dict[
     for each in changes:
         name = each.case.benchmark
         benchmark = benchmarks[name]
+        write = units.exact if benchmark["type"] == "track" else units.figure
         group = found.setdefault(name, {"name": name, "columns": benchmark["param_names"], "rows": []})
-        base, head = (human_value(value, benchmark["unit"]) for value in (each.base, each.head))
+        base, head = (write(value, benchmark["unit"]) for value in (each.base, each.head))
         group["rows"].append({"parameters": each.case.parameters, "base": base, "head": head, "ratio": each.ratio})
     return list(found.values())

@@ -2,19 +2,17 @@
 
 import datetime
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-from asv.util import human_value
 
 from history import commits, records
 from history.records import Case, Record
 from history.site import trend
 from history.site.families import FAMILIES, Family, Row
 from history.templating import render as render_template
+from history.units import figure
 
 GRID = "grid.html"
 WIDTH, HEIGHT = 220, 44
@@ -79,22 +77,6 @@ def _row(row: Row, shown: Sequence[Record], suite: dict[str, dict[str, Any]], di
         ],
         "link": link(row.case, suite[row.case.benchmark]["param_names"]),
     }
-
-
-def figure(value: float, unit: str) -> str:
-    """Return a figure with its unit, in three or four digits.
-
-    >>> figure(6.4e-5, "seconds"), figure(15.3138, "bytes"), figure(512_000, "bytes"), figure(1.0567, "runs")
-    ('64.0 μs', '15.3 bytes', '512 kB', '1.057 runs')
-    """
-    if unit == "seconds":
-        return re.sub(r"(?<=\d)(?=\D+$)", " ", human_value(value, unit))
-    if unit == "bytes":
-        for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-            if value >= size:
-                return f"{value / size:.3g} {name}"
-        return f"{value:.3g} bytes"
-    return f"{value:.4g} {unit}"
 
 
 def _times(ratio: float) -> str:
