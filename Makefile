@@ -30,7 +30,7 @@ PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* histor
 	$(wildcard tests/test_*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help tools bench compare test lint coverage budgets history site selftest clean
+.PHONY: help tools bench compare test lint coverage budgets peers performance history site selftest clean
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -55,8 +55,7 @@ lint: $(READY)
 
 # Compiled code is invisible to coverage: for this the kernels run as plain Python.
 coverage: $(READY)
-	NUMBA_DISABLE_JIT=1 $(RUN) -m coverage run -m pytest -q -m 'not compiled' kvpool tests \
-		--ignore-glob='tests/test_history_*' --ignore-glob='tests/test_suite*'
+	NUMBA_DISABLE_JIT=1 $(RUN) -m coverage run -m pytest -q -m 'not compiled' kvpool $(PACKAGE_TESTS)
 	$(RUN) -m coverage json --quiet -o $(VENV)/coverage.json
 	$(RUN) tests/check_branches.py $(VENV)/coverage.json
 

@@ -26,12 +26,12 @@ def scripts(workflow: dict) -> list[str]:
 
 
 def make_targets(text: str) -> set[str]:
-    return set(re.findall(r"(?:^[#\s]*|`|&& )make ([a-z]+)", text, re.MULTILINE))
+    return set(re.findall(r"(?:^#?\s*|^\$ |`|&& )make ([a-z]+)", text, re.MULTILINE))
 
 
 def history_calls(text: str) -> list[tuple[str, list[str]]]:
     """Return the commands of ``-m history`` that a script calls, and their options."""
-    found = re.findall(r"-m history (\w+)((?:[^\n|;&]|&(?!&))*)", text)
+    found = re.findall(r"-m history ([\w-]+)((?:[^\n|;&]|&(?!&))*)", text)
     return [(command, re.findall(r"(?<=\s)(--[a-z-]+)", rest)) for command, rest in found]
 
 
