@@ -15,7 +15,7 @@ _NOISE = re.compile(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|\bwith .*$|\b\d+-Core\b
 def describe() -> dict[str, str]:
     """Return asv's fields for this machine, ``machine`` (its name, fit for a file name) among them."""
     cpu = " ".join(_NOISE.sub(" ", util.get_cpu_info() or platform.machine()).replace("@", " ").split())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = os.cpu_count() or 1
     memory = util.get_memsize()
     ram = f"{round(int(memory) / 2**30)}GiB" if memory else "unknown-memory"
     return {
