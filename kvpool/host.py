@@ -53,7 +53,8 @@ class HostAllocator:
     `num_pages`, `page_size` and `size` (slots of the whole pool, free or not) say what was built. Results are fresh and
     own exactly their own elements: torch.int64 tensors of slots, each page's slots ascending, or int64 ndarrays of page
     ids. A request that does not fit returns None. Every method is atomic, and a call that raises has changed nothing.
-    Costs are given for n pages of a request and N pages of the pool.
+    Costs are given for n pages of a request and N pages of the pool. They are amortised: a call now and then also pays
+    for the pages that others took from the middle of the order, once for each.
 
     >>> pool = HostAllocator(num_pages=4, page_size=2)
     >>> pool.alloc(4)
@@ -99,7 +100,7 @@ class HostAllocator:
         return cls(num_pages, page_size)
 
     def available_size(self) -> int:
-        """Return how many slots are free."""
+        """Return how many slots are free. O(1)."""
         return int(self._index[_kernels.HOST_BASE + _kernels.FREE]) * self.page_size
 
     def free_page_ids(self) -> Int64Array:
@@ -107,18 +108,21 @@ class HostAllocator:
         return np.array(_kernels.host_order(self._index, self._queue), np.int64)
 
     def largest_run(self) -> int:
-        """Return the length of the longest run of free pages, in pages."""
+        """Return the length of the longest run of free pages, in pages. O(log N)."""
         return int(_kernels.host_largest_run(self._index))
 
     def alloc(self, need_size: int) -> torch.Tensor | None:
-        """Return the slots of the first pages in FIFO order, `need_size` slots in all; None if they do not fit."""
+        """Return the slots of the first pages in FIFO order, `need_size` slots in all; None if they do not fit. O(n).
+
+        Raises ValueError for a size that is negative or not whole pages, TypeError for one that is no integer.
+        """
         return self._alloc(need_size, host_take_fifo)
 
     def alloc_contiguous_preferred(self, need_size: int) -> torch.Tensor | None:
         """Return `need_size` slots in one run where one is free, else as `alloc`; None if they do not fit.
 
         The first pages in FIFO order are preferred if they are one ascending run; then the lowest-addressed run that is
-        long enough, from its low end. The pages that stay free keep their order.
+        long enough, from its low end. The pages that stay free keep their order. Errors as `alloc`. O(n + log N).
         """
         return self._alloc(need_size, host_take_contiguous)
 
@@ -127,12 +131,17 @@ class HostAllocator:
 
         The smallest run that is long enough, from its low end (the lowest on a tie). Where there is none, the largest
         runs whole while each fits in what is still needed, and the remainder from the smallest unused run that holds
-        it. The pages that stay free keep their order.
+        it. The pages that stay free keep their order. Errors as `alloc`. O(N / 512) to find the run that fits, and
+        O(n log n + r log N) for r runs.
         """
         return self._alloc(need_size, host_take_fewest_runs)
 
     def alloc_pages(self, num_pages: int, policy: str = "fifo") -> Int64Array | None:
-        """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit."""
+        """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit.
+
+        A fresh int64 ndarray in the order of the method that the policy belongs to, at its cost without the slots.
+        Raises ValueError for a negative number or an unknown policy, TypeError for a number that is no integer.
+        """
         take = _POLICIES.get(policy) if isinstance(policy, str) else None
         if take is None:
             raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
@@ -145,7 +154,12 @@ class HostAllocator:
         return page_ids
 
     def alloc_runs(self, num_pages: int, policy: str = "fewest_runs") -> tuple[Int64Array, Int64Array] | None:
-        """Return what `alloc_pages` would as transfer descriptors: (starts, lengths) of its runs, int64 ndarrays."""
+        """Return what `alloc_pages` would as transfer descriptors: (starts, lengths) of its runs, int64 ndarrays.
+
+        >>> starts, lengths = HostAllocator(num_pages=8).alloc_runs(3)
+        >>> starts.tolist(), lengths.tolist()
+        ([0], [3])
+        """
         page_ids = self.alloc_pages(num_pages, policy)
         return None if page_ids is None else page_runs(page_ids)
 
@@ -154,7 +168,8 @@ class HostAllocator:
 
         The pages join the FIFO order by their first slot in the call. `slots` is copied before this returns; a device
         tensor is waited for. Raises FreeError, having changed nothing, for a page that is out of range, incomplete,
-        given twice or already free.
+        given twice or already free; TypeError for what are no integers. O(n), or O(n log n) for slots that are not in
+        the order of their pages.
         """
         if type(slots) is torch.Tensor and slots.dtype is torch.int64:
             # The short way, for a contiguous tensor of the CPU; what the kernel does not take goes the longer one.

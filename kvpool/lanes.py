@@ -142,7 +142,8 @@ class OwnerLaneAllocator:
         """Return the slots of one page for each entry of `owners`, owned by that rank, in request order.
 
         The first entry of a rank gets the first page taken from its lane, and so on. None, and no lane has changed,
-        when any lane is too short. Raises ValueError for an owner outside `[0, cp_size)`.
+        when any lane is too short. Raises ValueError for an owner outside `[0, cp_size)`, TypeError for what are no
+        integers. O(n + c log P).
         """
         ranks = self._ranks(owners)
         if ranks.size > self.num_pages:
@@ -170,7 +171,7 @@ class OwnerLaneAllocator:
 
         The pages join the released sets of their lanes. `slots` is copied before this returns; a device tensor is
         waited for. Raises FreeError, having changed nothing, for a page that is out of range, reserved, incomplete,
-        given twice, free or released already.
+        given twice, free or released already. O(n), or O(n log n) for slots that are not in the order of their pages.
         """
         return self._give_back(slots, "slots", self.page_size)
 
@@ -179,7 +180,7 @@ class OwnerLaneAllocator:
         return self._give_back(page_ids, "page_ids", 1)
 
     def merge_released(self) -> None:
-        """Make the released pages of every lane free."""
+        """Make the released pages of every lane free. O(c P / 64)."""
         _kernels.lane_merge(self._index)
 
     def compute_owner_lane_stats(self, owners: Integers) -> LaneStats:
