@@ -63,7 +63,7 @@ class HostRetention(Benchmark):
 class Books(Benchmark):
     """What the books of a pool hold, after use."""
 
-    version = "1"
+    version = "2"
     params = (["host", "lanes"],)
     param_names = ("allocator",)
     unit = "bytes/page"

@@ -228,7 +228,7 @@ class PeerRetention(Benchmark):
 class PeerBooks(Benchmark):
     """What the books of a pool hold, after use."""
 
-    version = "1"
+    version = "2"
     params = (BOOKS,)
     param_names = ("allocator",)
     unit = "bytes/page"

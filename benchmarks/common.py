@@ -1,6 +1,7 @@
 """What the benchmarks share: asv's timing attributes, the floor, and exact counts of bytes and operations."""
 
 import gc
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -78,18 +79,24 @@ def retained_bytes(results: Iterable[object]) -> int:
 
 
 def book_bytes(build: Callable[[], object]) -> int:
-    """Return the bytes that what `build` returns holds: traced by Python, and the tensors reachable from it."""
+    """Return the bytes that what `build` returns holds: numpy's memory, tensors' storages, and Python's own objects.
+
+    numpy's is what it has allocated and not freed meanwhile, whoever refers to it; the others are what can be reached.
+    All of that repeats exactly, which what tracemalloc counts of Python itself does not.
+    """
     gc.collect()
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
         books = build()
         gc.collect()
-        traced = tracemalloc.get_traced_memory()[0] - before
+        traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)])
     finally:
         tracemalloc.stop()
-    tensors = (each for each in _reachable(books) if isinstance(each, torch.Tensor))
-    return traced + sum(size for key, size in _memory(tensors).items() if key[0] == "storage")
+    reachable = list(_reachable(books))
+    tensors = [each for each in reachable if isinstance(each, torch.Tensor)]
+    others = [each for each in reachable if not isinstance(each, (torch.Tensor, np.ndarray))]
+    storages = sum(size for key, size in _memory(tensors).items() if key[0] == "storage")
+    return sum(trace.size for trace in traces.traces) + storages + sum(map(sys.getsizeof, others))
 
 
 def _memory(results: Iterable[object]) -> dict[tuple[str, int], int]:

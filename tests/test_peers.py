@@ -162,7 +162,7 @@ VERSIONS = {
     "PeerChurnedAlloc.time_alloc": "1",
     "PeerFree.time_free": "1",
     "PeerRetention.track_retained_bytes": "1",
-    "PeerBooks.track_book_bytes_per_page": "1",
+    "PeerBooks.track_book_bytes_per_page": "2",
     "PeerPrefixMatch.time_match": "1",
     "PeerAppend.time_append": "1",
     "PeerReplayTime.time_allocator": "1",

@@ -139,7 +139,7 @@ PINNED = {
             "bench_memory.HostRuns.track_runs_per_alloc": "1",
             "bench_memory.HostRuns.track_scattered_share": "1",
             "bench_memory.HostRetention.track_retained_bytes": "1",
-            "bench_memory.Books.track_book_bytes_per_page": "1",
+            "bench_memory.Books.track_book_bytes_per_page": "2",
         },
     ),
     "shuffled pool": (
@@ -217,7 +217,7 @@ PINNED = {
         {
             "bench_tokens.Roads.time_tensor": "1",
             "bench_tokens.RoadsCuda.time_tensor": "1",
-            "bench_token_memory.TokenBytes.track_bytes_per_token": "1",
+            "bench_token_memory.TokenBytes.track_bytes_per_token": "2",
             "bench_token_memory.TokenPeakMemory.peakmem_requests": "1",
         },
     ),
