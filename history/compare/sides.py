@@ -54,6 +54,8 @@ def prepare(shared: Any, label: str, commit: Commit) -> Side:
     if not (home / "ready").exists():
         _install(shared, side, home)
         (home / "ready").touch()
+    # Written anew each time: the environment that both share may have moved with the repository.
+    (_packages(side.environment, str(side), home) / "shared.pth").write_text(f"{_packages(shared, str(side), home)}\n")
     where = _call(side.environment, f"{side}: kvpool cannot be imported", ["-c", _IMPORT], home)
     if not Path(where.strip()).is_relative_to(home):
         raise NotMeasuredError(f"{side} has no package kvpool")
@@ -76,7 +78,6 @@ def _install(shared: Any, side: Side, home: Path) -> None:
     failure = f"{side} cannot be built"
     _call(shared, failure, ["-m", "venv", "--clear", "--without-pip", str(home)], ROOT)
     own = _packages(side.environment, failure, home)
-    (own / "shared.pth").write_text(f"{_packages(shared, failure, home)}\n")
     source.mkdir()
     _extract(side.commit.hash, source)
     install = ["-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(own)]
@@ -90,9 +91,10 @@ def _packages(env: Any, failure: str, home: Path) -> Path:
 
 def _extract(commit: str, folder: Path) -> None:
     """Write the files of `commit` into `folder`, without what is generated."""
-    archive = subprocess.Popen(["git", "archive", commit, "--", ".", *GENERATED], cwd=ROOT, stdout=subprocess.PIPE)
-    subprocess.run(["tar", "-x", "-C", str(folder)], stdin=archive.stdout, check=True)
-    if archive.wait():
+    command = ["git", "archive", commit, "--", ".", *GENERATED]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as archive:
+        subprocess.run(["tar", "-x", "-C", str(folder)], stdin=archive.stdout, check=True)
+    if archive.returncode:
         raise NotMeasuredError(f"git cannot read the files of {commit[:8]}")
 
 
