@@ -5,7 +5,7 @@
 #   make test                                 lint, types, coverage and tests
 #   make budgets                              the budgets of the hot paths, measured now
 #   make peers                                measure kvpool beside SGLang, vLLM and LMCache
-#   make performance                          write docs/performance.md from the recorded run
+#   make performance [TRACES=files]           write docs/performance.md from the recorded run, or record one first
 #   make history                              measure the milestones into results/ and publish html/
 #   make site                                 publish results/ to html/
 #   make selftest                             plant faults and see the comparison find each of them
@@ -20,6 +20,7 @@ RANGE ?=
 BENCH ?=
 BASE ?= main
 HEAD ?= HEAD
+TRACES ?=
 
 VENV := .venv
 READY := $(VENV)/ready
@@ -66,7 +67,7 @@ peers: $(READY)
 	$(RUN) -m history peers $(if $(BENCH),--bench '$(BENCH)')
 
 performance: $(READY)
-	$(RUN) -m history performance
+	$(RUN) -m history performance $(if $(TRACES),--record $(TRACES))
 
 history: $(READY)
 	$(RUN) -m history record $(if $(RANGE),'$(RANGE)')

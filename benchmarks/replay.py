@@ -9,6 +9,7 @@ then makes the calls of the plan and measures the time inside the allocator apar
 """
 
 import argparse
+import gc
 import itertools
 import time
 from collections import OrderedDict
@@ -131,8 +132,19 @@ class Outcome(NamedTuple):
 def replay(plan: Plan, pool: peers.Pool, advance: Callable[[int], None] = lambda done: None) -> Outcome:
     """Make the calls of a plan; `advance` is told how many of its steps are done.
 
-    Raises RuntimeError where the pool refuses a request that it has the pages for: then its figures say nothing.
+    The garbage collector rests meanwhile, as it does in asv's own timing. Raises RuntimeError where the pool refuses a
+    request that it has the pages for: then its figures say nothing.
     """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _replay(plan, pool, advance)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _replay(plan: Plan, pool: peers.Pool, advance: Callable[[int], None]) -> Outcome:
     clock = time.perf_counter
     began = clock()
     alloc, free, block_pages = pool.alloc, pool.free, plan.block_pages

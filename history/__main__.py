@@ -74,6 +74,15 @@ def _peers_run(arguments: argparse.Namespace) -> int:
     return peers.run(arguments.module, arguments.arguments)
 
 
+def _performance(arguments: argparse.Namespace) -> int:
+    from history import performance
+
+    if arguments.record is not None:
+        performance.record(arguments.record)
+    performance.write()
+    return 0
+
+
 def _selftest(arguments: argparse.Namespace) -> int:
     from history import selftest
 
@@ -119,6 +128,16 @@ def _parser() -> argparse.ArgumentParser:
     beside.add_argument("module", metavar="MODULE", help="as for python -m")
     beside.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="what to give to it")
     beside.set_defaults(run=_peers_run)
+
+    performance = commands.add_parser("performance", help="write docs/performance.md from docs/performance.json")
+    performance.add_argument(
+        "--record",
+        nargs="*",
+        type=_path,
+        metavar="TRACE",
+        help="measure first, and replay these traces (or a drawn one)",
+    )
+    performance.set_defaults(run=_performance)
 
     selftest = commands.add_parser("selftest", help="plant faults and see the comparison find each of them")
     selftest.add_argument("--only", metavar="WORD", help="only the faults whose name holds it")

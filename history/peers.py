@@ -5,6 +5,7 @@ asv makes that environment from ``asv.peers.conf.json``; it and its results stay
 
 import os
 import subprocess
+from pathlib import Path
 
 from asv.config import Config
 
@@ -38,9 +39,14 @@ def measure(benchmarks: list[str] | None = None) -> int:
 
 def run(module: str, arguments: list[str]) -> int:
     """Run a module with the environment's Python, in the repository; return its exit status."""
-    python = asv_calls.environment_python(configuration())
-    if not python.is_file():
-        raise UsageError("the engines are not installed yet: 'make peers' installs and measures them")
     # The environment has the kvpool that was measured last; what is run by hand is the one of the working tree.
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([python, "-m", module, *arguments], cwd=ROOT, env=environment, check=False).returncode
+    return subprocess.run([python(), "-m", module, *arguments], cwd=ROOT, env=environment, check=False).returncode
+
+
+def python() -> Path:
+    """Return the environment's interpreter."""
+    found = asv_calls.environment_python(configuration())
+    if not found.is_file():
+        raise UsageError("the engines are not installed yet: 'make peers' installs and measures them")
+    return found
