@@ -34,6 +34,15 @@ def test_a_step_is_the_geometric_mean_of_the_cases_that_both_commits_have():
     assert [trend.is_large(each) for each in found] == [False, True, False, False]
 
 
+def test_noise_is_taken_from_the_times_that_run_no_code_of_kvpool():
+    here, bytes_held = Case("bench_a.X.time_y", ("'list'",)), Case("bench_a.X.track_z", ("'list'",))
+    times = {"a": 1.0, "b": 0.9, "c": 1.1}
+    shown = [record(name, {ONE: 5.0 + time, here: time, bytes_held: time}) for name, time in times.items()]
+    found = trend.noise(shown, lambda name: "time" in name)
+    assert found == (1, pytest.approx(0.1), pytest.approx(0.1))
+    assert trend.noise(shown[:1], lambda name: True) is None
+
+
 def test_a_line_compares_the_first_measured_with_the_last_measured():
     line = trend.line(ONE, [record("a", {}), record("b", {ONE: 4.0}), record("c", {ONE: 1.0}), record("d", {})])
     assert line.measured == [4.0, 1.0]
@@ -104,6 +113,7 @@ def test_the_page_says_what_changed_where_and_under_what_conditions(tmp_path):
     assert (
         '<td class="change large better" data-family="Host allocation" title="geometric mean of 2 cases">100x' in text
     )
+    assert page.count("first measured") == 2  # of either family, at the second commit
     assert "disturbed: its canary took 1.30 of its best" in page
     assert "marks cccccccc as disturbed" in page
     assert "AMD EPYC, 2 cores, 24GiB, Linux" in page

@@ -41,6 +41,7 @@ def render(results: Path) -> str:
         measured=_day(max((each.measured for each in shown), default=0)),
         machine=machines.get(shown[-1].machine, {}) if shown else {},
         others=sorted(set(machines) - {shown[-1].machine if shown else ""}),
+        noise=trend.noise(shown, lambda name: suite[name]["unit"] == "seconds"),
         disturbed_above=records.DISTURBED,
         grid=GRID,
         width=WIDTH,
@@ -93,7 +94,8 @@ def _commits(
     described: Sequence[commits.Commit], shown: Sequence[Record], ratios: dict[str, float]
 ) -> list[dict[str, Any]]:
     """Return a line for each commit, the newest first: what it did to each family."""
-    changes = [trend.steps(family, shown) for family in FAMILIES if _has(family, shown)]
+    families = [family for family in FAMILIES if _has(family, shown)]
+    changes = [(family, trend.steps(family, shown)) for family in families]
     found = []
     for index, (commit, record) in enumerate(zip(described, shown, strict=True)):
         canary = ratios.get(record.commit, 1.0)
@@ -103,15 +105,15 @@ def _commits(
                 "subject": commit.subject or "not in this repository",
                 "date": _day(commit.date) if commit.date else "",
                 "disturbed": f"{canary:.2f}" if canary > records.DISTURBED else "",
-                "changes": [_change(each[index]) for each in changes],
+                "changes": [_change(steps[index], any(map(family.holds, record.figures))) for family, steps in changes],
             }
         )
     return found[::-1]
 
 
-def _change(step: trend.Step | None) -> dict[str, Any] | None:
+def _change(step: trend.Step | None, measured: bool) -> dict[str, Any] | None:
     if step is None:
-        return None
+        return {"words": "first measured", "cases": 0, "large": False, "better": False} if measured else None
     words = trend.in_words(step.ratio, "seconds").replace("faster", "better").replace("slower", "worse")
     return {"words": words, "cases": step.cases, "large": trend.is_large(step), "better": step.ratio < 1}
 

@@ -1,11 +1,13 @@
 """From records to what the front page says: first and latest figures, lines, steps. No input or output here."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from statistics import median
 from typing import NamedTuple
 
 from history.records import Case, Record
-from history.site.families import Family
+from history.site.families import REFERENCES, Family
 
 # A family's step is worth a line when the geometric mean of its cases changes by more than this, either way.
 LARGE = 1.25
@@ -98,6 +100,29 @@ def points(values: Line, width: float, height: float) -> list[tuple[int, float, 
     middle = (low + high) / 2
     last = max(len(values.figures) - 1, 1)
     return [(index, width * index / last, height * (0.5 - (value - middle) / span)) for index, value in logs.items()]
+
+
+class Noise(NamedTuple):
+    """How far figures of cases that run no code of kvpool lie from their own median over the commits."""
+
+    cases: int
+    typical: float  # the median of the distances, a share
+    most: float  # nine tenths of the distances are at most this
+
+
+def noise(records: Sequence[Record], timed: Callable[[str], bool]) -> Noise | None:
+    """Return the noise of the recorded times, None if there is nothing to take it from.
+
+    What no commit changes was measured at every commit all the same: what differs there is the machine's.
+    """
+    distances: dict[Case, list[float]] = {}
+    for case in {case for record in records for case in record.figures}:
+        figures = [record.figures[case] for record in records if case in record.figures]
+        if len(figures) > 1 and timed(case.benchmark) and not REFERENCES.isdisjoint(case.parameters):
+            middle = median(figures)
+            distances[case] = [abs(figure / middle - 1) for figure in figures]
+    every = sorted(chain.from_iterable(distances.values()))
+    return Noise(len(distances), median(every), every[int(0.9 * (len(every) - 1))]) if every else None
 
 
 def longest_history(records: Sequence[Record], order: Mapping[str, int]) -> list[Record]:
