@@ -181,6 +181,20 @@ def _remove_range(index: Int64Array, base: int, start: int, stop: int) -> None:
 
 
 @njit
+def _add_page(index: Int64Array, base: int, page: int) -> None:
+    """Add one page; where neither neighbour is in the set its run outgrows no summary that knows of any."""
+    bit = page & 63
+    word = _words(base) + (page >> 6)
+    bits = index[word]
+    leaf = _tree(index, base) + 3 * (index[base + LEAVES] + (page >> 9))
+    if 0 < bit < 63 and bits & (5 << (bit - 1)) == 0 and index[leaf + 1] > 0:
+        index[word] = bits | (ONE << bit)
+        index[_flags(index, base) + (page >> 9)] |= LENGTHS
+    else:
+        _add_range(index, base, page, page + 1)
+
+
+@njit
 def _add_range(index: Int64Array, base: int, start: int, stop: int) -> None:
     """Add the pages from `start` to `stop`, none of them in the set, and raise the summaries of their chunks."""
     words = _words(base)
@@ -715,7 +729,10 @@ def host_give(index: Int64Array, queue: Int32Array, slots: Int64Array, page_size
         while stop < given and ring[first] == page + stop - start:
             stop += 1
             first = first + 1 if first + 1 < ring.size else 0
-        _add_range(index, HOST_BASE, page, page + stop - start)
+        if stop - start == 1:
+            _add_page(index, HOST_BASE, page)
+        else:
+            _add_range(index, HOST_BASE, page, page + stop - start)
         start = stop
     index[WINDOW] += given
     index[HOST_BASE + FREE] += given
