@@ -23,8 +23,12 @@ HEAD ?= HEAD
 TRACES ?=
 
 VENV := .venv
+INSTALLED := $(VENV)/installed
 READY := $(VENV)/ready
 RUN := $(VENV)/bin/python
+
+# What the extension modules are built from: when one of these is newer, all are built anew.
+SOURCES := setup.py $(wildcard kvpool/*.py kvpool/*.pyx kvpool/*.pxd kvpool/*.h)
 
 # The tests of kvpool/ itself, which are those that its coverage is taken over.
 PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* history* peers* replay* suite* traces*)), \
@@ -36,7 +40,7 @@ PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* histor
 help:
 	@sed -n 's/^#  //p' Makefile
 
-# Only what every target needs, for whoever calls the commands themselves.
+# What every target needs, for whoever calls the commands themselves: the libraries, and the package built in place.
 tools: $(READY)
 
 bench: $(READY)
@@ -54,10 +58,10 @@ lint: $(READY)
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 
-# Compiled code is invisible to coverage: for this the kernels run as plain Python.
+# Compiled code is invisible to coverage: for this a copy without extension modules runs as plain Python.
 coverage: $(READY)
-	NUMBA_DISABLE_JIT=1 $(RUN) -m coverage run -m pytest -q -m 'not compiled' kvpool $(PACKAGE_TESTS)
-	$(RUN) -m coverage json --quiet -o $(VENV)/coverage.json
+	NUMBA_DISABLE_JIT=1 $(RUN) tests/plain_copy.py $(VENV)/plain $(PACKAGE_TESTS)
+	cd $(VENV)/plain && $(CURDIR)/$(RUN) -m coverage json --quiet -o $(CURDIR)/$(VENV)/coverage.json
 	$(RUN) tests/check_branches.py $(VENV)/coverage.json
 
 budgets: $(READY)
@@ -79,10 +83,16 @@ selftest: $(READY)
 	$(RUN) -m history selftest
 
 clean:
-	rm -rf $(VENV) .asv .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .asv build kvpool/*.so .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+# The extension modules are built in place, where git ignores them; one of a source that is gone must not be imported.
+$(READY): $(INSTALLED) $(SOURCES)
+	rm -f kvpool/*.so
+	$(RUN) setup.py --quiet build_ext --inplace --force
+	touch $@
 
 # The tools' pins are read from pyproject.toml; the package itself is not installed but run from here.
-$(READY): pyproject.toml
+$(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "kvpool needs Python 3.11 or newer with ensurepip (Debian: python3-venv);" \
 		"name one with 'make PYTHON=/path/to/python'" >&2; exit 1; }
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)

@@ -1,3 +1,41 @@
-from setuptools import setup
+"""Build the extension modules; everything else about the package is in pyproject.toml."""
 
-setup()
+import sys
+
+import numpy as np
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+MODULES = {
+    "kvpool._memory": "kvpool/_memory.pyx",
+    "kvpool._vector": "kvpool/_vector.pyx",
+    "kvpool._crossings": "kvpool/_crossings.pyx",
+    "kvpool._run_index": "kvpool/_run_index.py",
+    "kvpool._sort": "kvpool/_sort.py",
+    "kvpool._fifo_order": "kvpool/_fifo_order.py",
+}
+HEADERS = ["kvpool/_vector_loops.h", "kvpool/_vector_loops_body.h"]
+DIRECTIVES = {
+    "language_level": 3,
+    "cdivision": True,
+    "infer_types": True,
+}
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                name,
+                [source],
+                include_dirs=[np.get_include(), "kvpool"],
+                define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+                extra_compile_args=["-O3", "-fno-math-errno"],
+                depends=HEADERS,
+            )
+            for name, source in MODULES.items()
+        ],
+        build_dir="build",
+        compiler_directives=DIRECTIVES,
+        force="--force" in sys.argv,
+    )
+)

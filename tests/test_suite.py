@@ -121,7 +121,7 @@ def test_the_suite_and_the_development_install_have_the_same_pins():
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
     development = dict(requirement.split("==") for requirement in extra)
     pins = {name.removeprefix("pip+"): versions for name, versions in config["matrix"]["req"].items()}
-    assert {"torch", "numpy", "numba", "asv_runner", "setuptools"} == set(pins)
+    assert {"torch", "numpy", "numba", "Cython", "asv_runner", "setuptools"} == set(pins)
     assert pins == {name: [development[name]] for name in pins}
 
 

@@ -1,0 +1,28 @@
+# What crosses between C and numpy or torch: results that go out, integers that come in.
+
+cimport numpy as cnp
+from libc.stdint cimport int64_t
+
+cdef struct Int64View:
+    # Borrowed from the object that it is a view of; the size is -1 where that is no contiguous int64 memory of the host.
+    int64_t* data
+    int64_t size
+
+# Memory for a result of `size` slots, which `tensor_of` makes a torch.int64 tensor that owns just that.
+cdef int64_t* new_slots(int64_t size) except NULL
+cdef object tensor_of(int64_t* slots, int64_t size)
+
+cdef object new_ids(int64_t size)
+cdef int64_t* ids_in(object array) noexcept
+
+cdef int64_t* new_scratch(int64_t count) except NULL
+cdef void free_scratch(int64_t* scratch) noexcept
+
+# An int that is exactly of that type and not negative, -1 for anything else.
+cdef int64_t small_int(object value) noexcept
+
+cdef Int64View view_of(object values) noexcept
+cdef object packed(object values)
+
+cdef inline int64_t* part(int64_t* items, int64_t start) noexcept:
+    return items + start

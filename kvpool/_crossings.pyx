@@ -1,0 +1,134 @@
+"""What crosses between C and numpy or torch."""
+
+cimport numpy as cnp
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New, PyCapsule_SetDestructor
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport uintptr_t
+
+import torch
+
+cnp.import_array()
+
+cdef enum:
+    ALIGNMENT = 64
+
+cdef struct Result:
+    # What lies right before the slots of a result: the memory that both are in.
+    void* memory
+
+
+cdef object from_numpy = torch.from_numpy
+
+
+cdef inline Result* _result_of(int64_t* slots) noexcept:
+    return (<Result*> slots) - 1
+
+
+cdef void _free_capsule(object capsule) noexcept:
+    PyMem_RawFree(PyCapsule_GetPointer(capsule, NULL))
+
+
+cdef int64_t* new_slots(int64_t size) except NULL:
+    cdef size_t extra = sizeof(Result) + ALIGNMENT
+    cdef uintptr_t address
+    memory = PyMem_RawMalloc(<size_t> size * sizeof(int64_t) + extra) if size < 1 << 59 else NULL
+    if memory == NULL:
+        raise MemoryError(f"no memory for {size} slots")
+    address = (<uintptr_t> memory + extra) // ALIGNMENT * ALIGNMENT
+    slots = <int64_t*> address
+    _result_of(slots).memory = memory
+    return slots
+
+
+cdef object tensor_of(int64_t* slots, int64_t size):
+    return from_numpy(_array_of(slots, size))
+
+
+cdef object _array_of(int64_t* slots, cnp.npy_intp size):
+    """Return an ndarray that owns the memory of a result."""
+    memory = _result_of(slots).memory
+    try:
+        owner = PyCapsule_New(memory, NULL, NULL)
+    except BaseException:
+        PyMem_RawFree(memory)
+        raise
+    PyCapsule_SetDestructor(owner, _free_capsule)
+    array = cnp.PyArray_SimpleNewFromData(1, &size, cnp.NPY_INT64, slots)
+    cnp.set_array_base(array, owner)
+    return array
+
+
+cdef object new_ids(int64_t size):
+    cdef cnp.npy_intp length = size
+    return cnp.PyArray_EMPTY(1, &length, cnp.NPY_INT64, 0)
+
+
+cdef int64_t* ids_in(object array) noexcept:
+    return <int64_t*> cnp.PyArray_DATA(<cnp.ndarray> array)
+
+
+cdef int64_t* new_scratch(int64_t count) except NULL:
+    scratch = <int64_t*> PyMem_RawMalloc(<size_t> max(count, 1) * sizeof(int64_t))
+    if scratch == NULL:
+        raise MemoryError(f"no memory for {count} page ids")
+    return scratch
+
+
+cdef void free_scratch(int64_t* scratch) noexcept:
+    PyMem_RawFree(scratch)
+
+
+cdef int64_t small_int(object value) noexcept:
+    cdef int overflow = 0
+    if type(value) is not int:
+        return -1
+    found = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return -1 if overflow else found
+
+
+cdef Int64View view_of(object values) noexcept:
+    """Look at a contiguous int64 ndarray in place."""
+    cdef Int64View view
+    view.data = NULL
+    view.size = -1
+    if type(values) is cnp.ndarray:
+        array = <cnp.ndarray> values
+        if (
+            cnp.PyArray_TYPE(array) == cnp.NPY_INT64
+            and cnp.PyArray_NDIM(array) == 1
+            and cnp.PyArray_ISCARRAY_RO(array)
+        ):
+            view.data = <int64_t*> cnp.PyArray_DATA(array)
+            view.size = cnp.PyArray_DIM(array, 0)
+    return view
+
+
+cdef object packed(object values):
+    """Return a list or tuple of Python ints as an int64 ndarray; None for another kind of object, or of element.
+
+    One step: no Python code runs, so that nobody changes the list meanwhile.
+    """
+    cdef Py_ssize_t i, count
+    cdef PyObject* item
+    cdef int overflow = 0
+    cdef bint is_list = type(values) is list
+    if not is_list and type(values) is not tuple:
+        return None
+    # Made before the length is read: making it may run a finaliser.
+    count = PyList_GET_SIZE(values) if is_list else PyTuple_GET_SIZE(values)
+    array = new_ids(count)
+    ids = ids_in(array)
+    if count != (PyList_GET_SIZE(values) if is_list else PyTuple_GET_SIZE(values)):
+        return None
+    for i in range(count):
+        item = <PyObject*> (PyList_GET_ITEM(values, i) if is_list else PyTuple_GET_ITEM(values, i))
+        if not PyLong_CheckExact(<object> item):
+            return None
+        ids[i] = PyLong_AsLongLongAndOverflow(<object> item, &overflow)
+        if overflow:
+            return None
+    return array
