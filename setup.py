@@ -13,6 +13,7 @@ MODULES = {
     "kvpool._run_index": "kvpool/_run_index.py",
     "kvpool._sort": "kvpool/_sort.py",
     "kvpool._fifo_order": "kvpool/_fifo_order.py",
+    "kvpool.host": "kvpool/host.py",
 }
 HEADERS = ["kvpool/_vector_loops.h", "kvpool/_vector_loops_body.h"]
 DIRECTIVES = {

@@ -59,11 +59,14 @@ def count(value: object, name: str) -> int:
 
 
 def pages_for(need_size: object, page_size: int) -> int:
-    """Return how many pages `need_size` slots are; slots that are not whole pages are a ValueError."""
+    """Return how many pages `need_size` slots are; slots that are not whole pages are a ValueError.
+
+    Sizes beyond int64, which no pool has, count as INT64_MAX pages.
+    """
     size = count(need_size, "need_size")
     if size % page_size:
         raise ValueError(f"need_size must be a multiple of the page size {page_size}, but is {size}")
-    return size // page_size
+    return min(size // page_size, INT64_MAX)
 
 
 def real_number(value: object, name: str) -> float:
@@ -129,12 +132,15 @@ def _element_as_int(value: object, name: str) -> int:
     raise TypeError(f"{name} must be integers, but include a {type(value).__name__}")
 
 
-def out_of_range(error: BeyondInt64Error, page_size: int) -> FreeError:
-    """Return the error for giving back a page that no int64 addresses."""
-    return FreeError({"out of range": [error.value // page_size]})
+def page_ids_as_int64(values: Integers, name: str, page_size: int) -> Int64Array:
+    """Return slots or page ids to give back as `as_int64`; one that no int64 addresses is a FreeError."""
+    try:
+        return as_int64(values, name)
+    except BeyondInt64Error as error:
+        raise FreeError({"out of range": [error.value // page_size]}) from None
 
 
-def pages_of_slots(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+def pages_in_any_order(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the page ids that slots in any order make up, the incomplete pages, and those named twice.
 
     The page ids are in the order of their first slot; each appears once. O(n log n) in the number of slots.
@@ -148,32 +154,14 @@ def pages_of_slots(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64
     return page_ids[np.argsort(np.minimum.reduceat(first_position, start))], incomplete, twice
 
 
-def return_in_any_order(
-    slots: Int64Array,
-    page_size: int,
-    page_range: range,
-    *,
-    accept: Callable[[Int64Array], bool],
-    is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
-) -> None:
-    """Give back slots that are not whole pages in ascending order, or raise FreeError.
-
-    `accept` takes the page ids in the order of their first slot, or refuses them all. Where it refuses and no fault is
-    found, another thread has just taken the page that was free: the pool is asked again.
-    """
-    page_ids, incomplete, twice = pages_of_slots(slots, page_size)
-    while incomplete.size or twice.size or not accept(page_ids):
-        _raise_faults(page_ids, incomplete, twice, page_range, is_free)
-
-
-def _raise_faults(
+def faults_of(
     page_ids: Int64Array,
     incomplete: Int64Array,
     twice: Int64Array,
     page_range: range,
     is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
-) -> None:
-    """Raise FreeError for pages that are out of range, reserved, incomplete, given twice or free.
+) -> FreeError | None:
+    """Return the error for pages that are out of range, reserved, incomplete, given twice or free; None for no fault.
 
     Ids from 0 up to the start of the range are reserved. A page that has several faults is named for the first of them:
     its id, its slots, its state.
@@ -191,8 +179,32 @@ def _raise_faults(
         "already free": whole[is_free(whole)],
     }
     found = {reason: pages.tolist() for reason, pages in faults.items() if pages.size}
-    if found:
-        raise FreeError(found)
+    return FreeError(found) if found else None
+
+
+def out_of_range(error: BeyondInt64Error, page_size: int) -> FreeError:
+    """Return the error for giving back a page that no int64 addresses."""
+    return FreeError({"out of range": [error.value // page_size]})
+
+
+def return_in_any_order(
+    slots: Int64Array,
+    page_size: int,
+    page_range: range,
+    *,
+    accept: Callable[[Int64Array], bool],
+    is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
+) -> None:
+    """Give back slots that are not whole pages in ascending order, or raise FreeError.
+
+    `accept` takes the page ids in the order of their first slot, or refuses them all. Where it refuses and no fault is
+    found, another thread has just taken the page that was free: the pool is asked again.
+    """
+    page_ids, incomplete, twice = pages_in_any_order(slots, page_size)
+    while incomplete.size or twice.size or not accept(page_ids):
+        faults = faults_of(page_ids, incomplete, twice, page_range, is_free)
+        if faults is not None:
+            raise faults
 
 
 def repeated(page_ids: Int64Array) -> Int64Array:

@@ -1,89 +1,113 @@
-"""The invariants of the arrays that `_kernels` describes, asserted over a copy of them with plain numpy."""
+"""The invariants of the structures under the allocators, asserted over a copy of their state with plain numpy."""
+
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kvpool import _kernels
-from kvpool._kernels import CHUNK_PAGES, CHUNK_WORDS, CHUNKS, FREE, HOST_BASE, LANES, LEAVES, TAKEN, WINDOW
 from kvpool.runs import page_runs
 
-Int64Array = npt.NDArray[np.int64]
+WORD_PAGES = 64
+CHUNK_PAGES = 512
+LONG_RUN = 64
+TOO_HIGH, LENGTHS_UNKNOWN = 1, 2
+
+BLOCK_PAGES = 16
+NOTHING = -1
+NOWHERE = 2**32 - 1
+
+Bools = npt.NDArray[np.bool_]
 
 
-def check_host_books(index: Int64Array, queue: npt.NDArray[np.int32]) -> None:
-    """Assert that bits, tickets, order and summaries of a host pool tell the same story."""
-    num_pages = queue.size // 3
-    tickets, ring = queue[:num_pages], queue[num_pages:]
-    is_free = check_run_index(index, HOST_BASE, num_pages, "host pool")
-    window = np.arange(index[_kernels.HEAD], index[_kernels.HEAD] + index[WINDOW]) % ring.size
-    live = window[tickets[ring[window]] == window]
-    order = ring[live]
-    assert index[WINDOW] <= 2 * order.size, f"{index[WINDOW]} entries in the window for {order.size} free pages"
-    assert np.array_equal(np.sort(order), np.flatnonzero(is_free)), (
-        f"the order holds {order.tolist()}, free are {np.flatnonzero(is_free).tolist()}"
-    )
-    taken = np.flatnonzero(tickets == TAKEN)
-    assert np.array_equal(taken, np.flatnonzero(~is_free)), (
-        f"without a ticket are {taken.tolist()}, not free are {np.flatnonzero(~is_free).tolist()}"
-    )
-
-
-def check_lane_books(index: Int64Array, physical_pages: int) -> None:
-    """Assert that no page of a lane pool is both free and released, and that counts and summaries are right."""
-    lanes, stride = int(index[LANES]), int(index[_kernels.STRIDE])
-    first = _kernels.LANE_SCRATCH + 2 * lanes
-    for rank in range(lanes):
-        free = check_run_index(index, first + rank * stride, physical_pages, f"free set of rank {rank}")
-        released = check_run_index(
-            index, first + (lanes + rank) * stride, physical_pages, f"released set of rank {rank}"
+def check_order(state: dict[str, Any], is_free: Bools) -> None:
+    """Assert that the blocks of a FIFO order hold the free pages, each at its place, and are few."""
+    pages = np.asarray(state["pages"]).reshape(-1, BLOCK_PAGES)
+    place, live = np.asarray(state["place"]), np.asarray(state["live"])
+    order: list[int] = []
+    linked: list[int] = []
+    before, block = NOTHING, int(state["first"])
+    while block != NOTHING:
+        assert block not in linked, f"block {block} is linked twice"
+        linked.append(block)
+        assert before in (NOTHING, state["previous"][block]), (
+            f"block {block} follows {before} and says {state['previous'][block]}"
         )
-        both = np.flatnonzero(free & released)
-        assert both.size == 0, f"rank {rank}: both free and released are {both.tolist()}"
+        start = int(state["first_start"]) if block == state["first"] else 0
+        stop = int(state["last_stop"]) if block == state["last"] else BLOCK_PAGES
+        held = [(int(page), slot) for slot, page in enumerate(pages[block]) if start <= slot < stop and page >= 0]
+        assert len(held) == live[block], f"block {block} counts {live[block]} pages, holds {held}"
+        assert held, f"block {block} is linked and empty"
+        for page, slot in held:
+            assert place[page] == block * BLOCK_PAGES + slot, (
+                f"page {page} stands at {slot} of block {block}, and says {place[page]}"
+            )
+            order.append(page)
+        before, block = block, int(state["next"][block])
+    assert before == state["last"], f"the last block is {before}, not {state['last']}"
+    assert len(order) == state["length"], f"the order counts {state['length']} pages, holds {len(order)}"
+    assert np.array_equal(np.sort(order), np.flatnonzero(is_free)), (
+        f"the order holds {order}, free are {np.flatnonzero(is_free).tolist()}"
+    )
+    nowhere = np.flatnonzero(place == NOWHERE)
+    assert np.array_equal(nowhere, np.flatnonzero(~is_free)), (
+        f"nowhere are {nowhere.tolist()}, not free are {np.flatnonzero(~is_free).tolist()}"
+    )
+    for left, right in pairwise(linked[1:-1]):
+        assert live[left] + live[right] > BLOCK_PAGES, f"blocks {left} and {right} fit into one"
+    spare = []
+    block = int(state["spare"])
+    while block != NOTHING:
+        assert block not in spare, f"block {block} is spare twice"
+        spare.append(block)
+        block = int(state["next"][block])
+    assert sorted(linked + spare) == list(range(state["unused"])), (
+        f"{state['unused']} blocks have been used, linked are {linked}, spare {spare}"
+    )
 
 
-def check_run_index(index: Int64Array, base: int, num_pages: int, name: str) -> npt.NDArray[np.bool_]:
-    """Assert that a run index is right; return which pages are in the set."""
-    chunks, leaves = int(index[base + CHUNKS]), int(index[base + LEAVES])
-    words = base + _kernels.INDEX_HEADER
-    flags = words + chunks * CHUNK_WORDS
-    lengths = flags + chunks
-    tree = lengths + chunks
+def check_run_index(state: dict[str, Any], name: str) -> Bools:
+    """Assert that the summaries of a set of pages tell what its bits do; return which pages are in the set."""
+    num_pages, chunks, leaves = state["num_pages"], state["chunks"], state["leaves"]
+    flags, summaries = np.asarray(state["flags"]), state["summaries"]
     assert chunks == -(-num_pages // CHUNK_PAGES), f"{name}: {chunks} chunks for {num_pages} pages"
-    assert leaves == 1 << (chunks - 1).bit_length(), f"{name}: {leaves} leaves for {chunks} chunks"
-    bits = np.unpackbits(index[words:flags].view(np.uint8), bitorder="little").astype(np.bool_)
+    assert leaves == 1 << max(chunks - 1, 0).bit_length(), f"{name}: {leaves} leaves for {chunks} chunks"
+    words = np.asarray(state["words"], np.uint64)
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_)
     beyond = np.flatnonzero(bits[num_pages:]) + num_pages
     assert beyond.size == 0, f"{name}: holds pages beyond the last: {beyond.tolist()}"
-    assert index[base + FREE] == bits.sum(), f"{name}: counts {index[base + FREE]} pages, holds {bits.sum()}"
-    summaries = index[tree : tree + 6 * leaves].reshape(-1, 3)
+    assert state["free"] == bits.sum(), f"{name}: counts {state['free']} pages, holds {bits.sum()}"
+    begin, length = page_runs(np.flatnonzero(bits))
+    unknown = {chunk + offset for chunk in np.flatnonzero(flags & LENGTHS_UNKNOWN).tolist() for offset in (-1, 0, 1)}
     for chunk in range(chunks):
-        flag, summary = int(index[flags + chunk]), summaries[leaves + chunk]
-        pages, inside = _runs_of_chunk(bits[chunk * CHUNK_PAGES : (chunk + 1) * CHUNK_PAGES])
-        right = (summary >= pages).all() if flag & _kernels.SUMMARY else (summary == pages).all()
-        assert right, f"{name}: chunk {chunk} (flags {flag}) says {summary.tolist()}, has {pages}"
-        assert flag & _kernels.LENGTHS or index[lengths + chunk] == inside, (
-            f"{name}: chunk {chunk} says {index[lengths + chunk]:b} of the lengths inside it, which are {inside:b}"
-        )
+        summary, runs = summaries[leaves + chunk], _runs_of_chunk(bits, chunk)
+        right = all(map(int.__ge__, summary, runs)) if flags[chunk] & TOO_HIGH else summary[:3] == runs
+        assert right, f"{name}: chunk {chunk} (flags {flags[chunk]}) says {summary[:3]}, has {runs}"
+        beginning = np.minimum(length[begin // CHUNK_PAGES == chunk], LONG_RUN)
+        unnamed = [n for n in set(beginning.tolist()) if not summary[3] >> (n - 1) & 1]
+        assert not unnamed or chunk in unknown, f"{name}: chunk {chunk} does not name runs of {unnamed}"
     half = leaves * CHUNK_PAGES
     for node in range(1, leaves):
         if node & (node - 1) == 0:
             half //= 2
-        left, right = summaries[2 * node].tolist(), summaries[2 * node + 1].tolist()
+        left, other = summaries[2 * node], summaries[2 * node + 1]
         expected = (
-            left[0] if left[0] < half else half + right[0],
-            max(left[1], right[1], left[2] + right[0]),
-            right[2] if right[2] < half else half + left[2],
+            left[0] if left[0] < half else half + other[0],
+            max(left[1], other[1], left[2] + other[0]),
+            other[2] if other[2] < half else half + left[2],
+            left[3] | other[3],
         )
-        summary = tuple(summaries[node].tolist())
-        assert summary == expected, f"{name}: node {node} says {summary}, its children {left} and {right}"
+        assert summaries[node] == expected, (
+            f"{name}: node {node} says {summaries[node]}, its children {left} and {other}"
+        )
     return bits[:num_pages]
 
 
-def _runs_of_chunk(bits: npt.NDArray[np.bool_]) -> tuple[tuple[int, int, int], int]:
-    """Return the leading, longest and trailing run of a chunk, and the lengths of those at neither end as bits."""
-    starts, lengths = page_runs(np.flatnonzero(bits))
+def _runs_of_chunk(bits: Bools, chunk: int) -> tuple[int, int, int]:
+    """Return the leading, longest and trailing run of a chunk."""
+    starts, lengths = page_runs(np.flatnonzero(bits[chunk * CHUNK_PAGES : (chunk + 1) * CHUNK_PAGES]))
     if starts.size == 0:
-        return (0, 0, 0), 0
+        return 0, 0, 0
     leading = int(lengths[0]) if starts[0] == 0 else 0
     trailing = int(lengths[-1]) if starts[-1] + lengths[-1] == CHUNK_PAGES else 0
-    inside = lengths[(starts > 0) & (starts + lengths < CHUNK_PAGES)]
-    return (leading, int(lengths.max()), trailing), int(np.bitwise_or.reduce(1 << (np.minimum(inside, 64) - 1)))
+    return leading, int(lengths.max()), trailing

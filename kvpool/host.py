@@ -1,47 +1,50 @@
 """The host tier (L2): one pool of pages, handed out in FIFO order or by runs of consecutive pages."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
 
+import cython
 import numpy as np
-import torch
-from numpy import empty
-from torch import from_numpy
 
-from kvpool import _kernels
 from kvpool._arguments import (
-    INT64,
     INT64_MAX,
-    BeyondInt64Error,
-    Int64Array,
-    Integers,
-    as_int64,
     count,
-    out_of_range,
+    faults_of,
+    page_ids_as_int64,
     pages_for,
+    pages_in_any_order,
     positive_int,
     real_number,
-    return_in_any_order,
 )
-from kvpool._books import check_host_books
-from kvpool._kernels import host_give, host_take_contiguous, host_take_fewest_runs, host_take_fifo
+from kvpool._books import check_order, check_run_index
 from kvpool.runs import page_runs
+from kvpool.snapshots import HostSnapshot
 
-MAX_PAGES = 2**30 - 1
-_POLICIES = {"fifo": host_take_fifo, "contiguous": host_take_contiguous, "fewest_runs": host_take_fewest_runs}
+if not cython.compiled:
+    from kvpool._fifo_order import FifoOrder
+    from kvpool._plain import (
+        expand,
+        free_scratch,
+        ids_in,
+        new_ids,
+        new_scratch,
+        new_slots,
+        packed,
+        pages_of,
+        part,
+        small_int,
+        tensor_of,
+        view_of,
+    )
+    from kvpool._run_index import RunIndex
+    from kvpool._sort import sort_pages
+
+    FIFO, CONTIGUOUS, FEWEST_RUNS = 0, 1, 2
+
+_MAX_PAGES = 2**30 - 1
+_POLICIES = {"fifo": 0, "contiguous": 1, "fewest_runs": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class HostSnapshot:
-    """An immutable picture of a HostAllocator, equal to another of the same geometry and FIFO order."""
-
-    num_pages: int
-    page_size: int
-    free_order: bytes
-
-
+@cython.cclass
 class HostAllocator:
     """A pool of `num_pages` pages of `page_size` token slots; page ids run from 0 to `num_pages - 1`.
 
@@ -52,9 +55,10 @@ class HostAllocator:
 
     `num_pages`, `page_size` and `size` (slots of the whole pool, free or not) say what was built. Results are fresh and
     own exactly their own elements: torch.int64 tensors of slots, each page's slots ascending, or int64 ndarrays of page
-    ids. A request that does not fit returns None. Every method is atomic, and a call that raises has changed nothing.
-    Costs are given for n pages of a request and N pages of the pool. They are amortised: a call now and then also pays
-    for the pages that others took from the middle of the order, once for each.
+    ids. A request that does not fit returns None. Every method is atomic, whatever interrupts it, and a call that
+    raises has changed nothing; only its result can be lost, where a signal handler raises after the call is done and
+    before its result is bound. Costs are given for n pages of a request and N pages of the pool, and are bounded: what
+    happened to a pool before makes no call of `alloc`, `free` or `return_pages` dearer.
 
     >>> pool = HostAllocator(num_pages=4, page_size=2)
     >>> pool.alloc(4)
@@ -67,23 +71,31 @@ class HostAllocator:
     (False, None)
     """
 
-    num_pages: int
-    page_size: int
-    size: int
+    def __cinit__(self):
+        # Whoever forgets to call __init__ has a pool of no pages.
+        self.page_size = 1
+        self.order = FifoOrder(0)
+        self.index = RunIndex(0)
 
-    def __init__(self, num_pages: int, page_size: int = 64) -> None:
-        self.num_pages = positive_int(num_pages, "num_pages")
-        self.page_size = positive_int(page_size, "page_size")
-        if self.num_pages > MAX_PAGES:
-            raise ValueError(f"num_pages must be at most {MAX_PAGES}, but is {self.num_pages}")
-        self.size = self.num_pages * self.page_size
-        if self.size > INT64_MAX:
-            raise ValueError(f"{self.num_pages} pages of {self.page_size} slots are more slots than int64 counts")
-        self._index, self._queue = _kernels.host_arrays(self.num_pages)
-        self.clear()
+    def __init__(self, num_pages, page_size=64):
+        pages = positive_int(num_pages, "num_pages")
+        slots = positive_int(page_size, "page_size")
+        if pages > _MAX_PAGES:
+            raise ValueError(f"num_pages must be at most {_MAX_PAGES}, but is {pages}")
+        if pages * slots > INT64_MAX:
+            raise ValueError(f"{pages} pages of {slots} slots are more slots than int64 counts")
+        order = FifoOrder(pages)
+        index = RunIndex(pages)
+        order.append_all()
+        index.add_run(0, pages)
+        self.num_pages = pages
+        self.page_size = slots
+        self.size = pages * slots
+        self.order = order
+        self.index = index
 
     @classmethod
-    def from_size_gb(cls, size_gb: float, *, bytes_per_token: int = 100_000, page_size: int = 64) -> Self:
+    def from_size_gb(cls, size_gb, *, bytes_per_token=100_000, page_size=64):
         """Build the pool that `size_gb` (1e9 bytes) of host memory holds, rounded down to whole pages.
 
         >>> HostAllocator.from_size_gb(220).num_pages
@@ -92,68 +104,71 @@ class HostAllocator:
         token_bytes = positive_int(bytes_per_token, "bytes_per_token")
         page_bytes = token_bytes * positive_int(page_size, "page_size")
         size = real_number(size_gb, "size_gb") * 1e9 / page_bytes
-        if size > MAX_PAGES:
-            raise ValueError(f"size_gb must hold at most {MAX_PAGES} pages of {page_bytes} bytes, but is {size_gb}")
+        if size > _MAX_PAGES:
+            raise ValueError(f"size_gb must hold at most {_MAX_PAGES} pages of {page_bytes} bytes, but is {size_gb}")
         num_pages = math.floor(size)
         if num_pages < 1:
             raise ValueError(f"size_gb must hold at least one page of {page_bytes} bytes, but is {size_gb}")
         return cls(num_pages, page_size)
 
-    def available_size(self) -> int:
+    def available_size(self):
         """Return how many slots are free. O(1)."""
-        return int(self._index[_kernels.HOST_BASE + _kernels.FREE]) * self.page_size
+        return self.order.length * self.page_size
 
-    def free_page_ids(self) -> Int64Array:
+    def free_page_ids(self):
         """Return the ids of the free pages in FIFO order, the next to be handed out first: a copy. O(N)."""
-        return np.array(_kernels.host_order(self._index, self._queue), np.int64)
+        return np.frombuffer(self.order.as_bytes(), np.int32).astype(np.int64)
 
-    def largest_run(self) -> int:
+    def largest_run(self):
         """Return the length of the longest run of free pages, in pages. O(log N)."""
-        return int(_kernels.host_largest_run(self._index))
+        return self.index.longest_run()
 
-    def alloc(self, need_size: int) -> torch.Tensor | None:
+    def alloc(self, need_size):
         """Return the slots of the first pages in FIFO order, `need_size` slots in all; None if they do not fit. O(n).
 
         Raises ValueError for a size that is negative or not whole pages, TypeError for one that is no integer.
         """
-        return self._alloc(need_size, host_take_fifo)
+        return self._alloc(need_size, FIFO)
 
-    def alloc_contiguous_preferred(self, need_size: int) -> torch.Tensor | None:
+    def alloc_contiguous_preferred(self, need_size):
         """Return `need_size` slots in one run where one is free, else as `alloc`; None if they do not fit.
 
         The first pages in FIFO order are preferred if they are one ascending run; then the lowest-addressed run that is
-        long enough, from its low end. The pages that stay free keep their order. Errors as `alloc`. O(n + log N).
+        long enough, from its low end. The pages that stay free keep their order. Errors as `alloc`. O(n + log N), and
+        more where chunks of 512 pages have changed since the last search: O(1) for each of them.
         """
-        return self._alloc(need_size, host_take_contiguous)
+        return self._alloc(need_size, CONTIGUOUS)
 
-    def alloc_fewest_runs(self, need_size: int) -> torch.Tensor | None:
+    def alloc_fewest_runs(self, need_size):
         """Return `need_size` slots in as few runs as any choice of pages has, ascending; None if they do not fit.
 
         The smallest run that is long enough, from its low end (the lowest on a tie). Where there is none, the largest
         runs whole while each fits in what is still needed, and the remainder from the smallest unused run that holds
-        it. The pages that stay free keep their order. Errors as `alloc`. O(N / 512) to find the run that fits, and
-        O(n log n + r log N) for r runs.
+        it. The pages that stay free keep their order. Errors as `alloc`. O(log N) to find a run of up to 64 pages and
+        O(N / 512) for a longer one, and O(n log n + r log N) for r runs; changed chunks cost as above.
         """
-        return self._alloc(need_size, host_take_fewest_runs)
+        return self._alloc(need_size, FEWEST_RUNS)
 
-    def alloc_pages(self, num_pages: int, policy: str = "fifo") -> Int64Array | None:
+    def alloc_pages(self, num_pages, policy="fifo"):
         """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit.
 
         A fresh int64 ndarray in the order of the method that the policy belongs to, at its cost without the slots.
         Raises ValueError for a negative number or an unknown policy, TypeError for a number that is no integer.
         """
-        take = _POLICIES.get(policy) if isinstance(policy, str) else None
-        if take is None:
-            raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
-        wanted = count(num_pages, "num_pages")
-        if wanted > self.num_pages:
+        taking: cython.int = FIFO
+        if policy != "fifo":
+            if not isinstance(policy, str) or policy not in _POLICIES:
+                raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
+            taking = _POLICIES[policy]
+        wanted: cython.longlong = small_int(num_pages)
+        if wanted < 0:
+            wanted = min(count(num_pages, "num_pages"), INT64_MAX)
+        if wanted > self.order.length:
             return None
-        page_ids = empty(wanted, INT64)
-        if wanted and not take(self._index, self._queue, page_ids, 1):
-            return None
-        return page_ids
+        page_ids = new_ids(wanted)
+        return page_ids if self._take(ids_in(page_ids), wanted, taking) else None
 
-    def alloc_runs(self, num_pages: int, policy: str = "fewest_runs") -> tuple[Int64Array, Int64Array] | None:
+    def alloc_runs(self, num_pages, policy="fewest_runs"):
         """Return what `alloc_pages` would as transfer descriptors: (starts, lengths) of its runs, int64 ndarrays.
 
         >>> starts, lengths = HostAllocator(num_pages=8).alloc_runs(3)
@@ -163,7 +178,7 @@ class HostAllocator:
         page_ids = self.alloc_pages(num_pages, policy)
         return None if page_ids is None else page_runs(page_ids)
 
-    def free(self, slots: Integers) -> int:
+    def free(self, slots):
         """Give slots back, whole pages in any order; return how many slots were freed.
 
         The pages join the FIFO order by their first slot in the call. `slots` is copied before this returns; a device
@@ -171,25 +186,17 @@ class HostAllocator:
         given twice or already free; TypeError for what are no integers. O(n), or O(n log n) for slots that are not in
         the order of their pages.
         """
-        if type(slots) is torch.Tensor and slots.dtype is torch.int64:
-            # The short way, for a contiguous tensor of the CPU; what the kernel does not take goes the longer one.
-            try:
-                array = slots.numpy()
-                if host_give(self._index, self._queue, array, self.page_size):
-                    return array.size
-            except (TypeError, RuntimeError):
-                pass
         return self._give_back(slots, "slots", self.page_size)
 
-    def return_pages(self, page_ids: Integers) -> int:
+    def return_pages(self, page_ids):
         """Give pages back by their ids; return how many. As `free` otherwise."""
         return self._give_back(page_ids, "page_ids", 1)
 
-    def snapshot(self) -> HostSnapshot:
+    def snapshot(self):
         """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
-        return HostSnapshot(self.num_pages, self.page_size, _kernels.host_order(self._index, self._queue).tobytes())
+        return HostSnapshot(self.num_pages, self.page_size, self.order.as_bytes())
 
-    def restore(self, snapshot: HostSnapshot) -> None:
+    def restore(self, snapshot):
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N).
 
         Raises TypeError for anything but a snapshot of a HostAllocator, ValueError for one of another geometry.
@@ -201,56 +208,149 @@ class HostAllocator:
                 f"the snapshot is of {snapshot.num_pages} pages of {snapshot.page_size} slots, "
                 f"the pool has {self.num_pages} of {self.page_size}"
             )
-        order = np.frombuffer(snapshot.free_order, np.int32).copy()
-        free = np.zeros(self.num_pages, np.bool_)
-        free[order[(order >= 0) & (order < self.num_pages)]] = True
-        if np.count_nonzero(free) != order.size:
+        page_ids = np.frombuffer(snapshot.free_order, np.int32).astype(np.int64)
+        order = FifoOrder(self.num_pages)
+        index = RunIndex(self.num_pages)
+        if not order.append(ids_in(page_ids), page_ids.size):
             raise ValueError("the snapshot is damaged: it repeats a page, or holds one that the pool has not")
-        _kernels.host_restore(self._index, self._queue, order)
+        index.add_pages(ids_in(page_ids), page_ids.size)
+        self.order = order
+        self.index = index
 
-    def clear(self) -> None:
+    def clear(self):
         """Make the pool as newly built: every page free, in ascending order. O(N)."""
-        _kernels.host_restore(self._index, self._queue, np.arange(self.num_pages, dtype=np.int32))
+        self.order.remove_all()
+        self.order.append_all()
+        self.index.remove_all()
+        self.index.add_run(0, self.num_pages)
 
-    def check(self) -> None:
+    def check(self):
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""
-        check_host_books(*_kernels.host_copy(self._index, self._queue))
+        order, index = self._books()
+        free = check_run_index(index, "host pool")
+        check_order(order, free)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return _rebuilt, (type(self), self.snapshot())
 
-    def _alloc(self, need_size: int, take: Callable[..., bool]) -> torch.Tensor | None:
-        if type(need_size) is not int or need_size < 0 or need_size % self.page_size:
-            need_size = pages_for(need_size, self.page_size) * self.page_size
-        if need_size > self.size:
+    @property
+    def _steps(self):
+        """What calls have cost so far: places of the order and summaries that were read, written or passed over."""
+        return self.order.steps + self.index.steps
+
+    def _books(self):
+        """Return a copy of the order's and the index's state, which belong together."""
+        while True:
+            steps: object = self._steps
+            books = self.order.state(), self.index.state()
+            # Making the copies may have run a finaliser that called the pool.
+            if self._steps == steps:
+                return books
+
+    def _free_among(self, page_ids):
+        """Tell of each of some pages whether it is a free page of this pool."""
+        return np.array([0 <= page < self.num_pages and self.index.holds(page) for page in page_ids.tolist()], np.bool_)
+
+    def _alloc(self, need_size, policy):
+        size: cython.longlong = small_int(need_size)
+        count: cython.longlong = size // self.page_size
+        if size < 0 or count * self.page_size != size:
+            count = pages_for(need_size, self.page_size)
+        if count > self.order.length:
             return None
-        try:
-            slots = empty(need_size, INT64)
-        except (MemoryError, ValueError):
-            if need_size > self.available_size():
-                return None
-            raise
-        if need_size and not take(self._index, self._queue, slots, self.page_size):
+        slots = new_slots(count * self.page_size)
+        result = tensor_of(slots, count * self.page_size)
+        if not self._take(part(slots, count * (self.page_size - 1)), count, policy):
             return None
-        return from_numpy(slots)
+        expand(slots, count, self.page_size)
+        return result
 
-    def _give_back(self, slots: Integers, name: str, page_size: int) -> int:
-        try:
-            array = as_int64(slots, name)
-        except BeyondInt64Error as error:
-            raise out_of_range(error, page_size) from None
-        if not host_give(self._index, self._queue, array, page_size):
-            return_in_any_order(
-                array,
-                page_size,
-                range(self.num_pages),
-                accept=lambda page_ids: bool(host_give(self._index, self._queue, page_ids, 1)),
-                is_free=lambda page_ids: self._queue[page_ids] != _kernels.TAKEN,
-            )
-        return array.size
+    def _take(self, pages, count, policy):
+        """Take `count` pages and write them into `pages`; False, and nothing has changed, where they do not fit."""
+        start: cython.longlong = -1
+        # Here rather than by the caller: making the result may have run a finaliser that took pages.
+        if count > self.order.length:
+            return False
+        if count == 0:
+            return True
+        if policy == FEWEST_RUNS:
+            scratch = new_scratch(count)
+            self._take_fewest_runs(pages, scratch, count)
+            free_scratch(scratch)
+            return True
+        if policy == CONTIGUOUS and count > 1 and self.order.ascending_head(count) < 0:
+            start = self.index.lowest_run(count)
+        if start >= 0:
+            self._take_run(start, pages, count)
+        else:
+            self.order.pop(pages, count)
+            self.index.remove_pages(pages, count)
+        return True
+
+    def _take_run(self, start, pages, count):
+        """Take the run of `count` pages that begins at `start`."""
+        i: cython.longlong
+        for i in range(count):
+            pages[i] = start + i
+        self.order.remove(pages, count)
+        self.index.remove_run(start, start + count)
+
+    def _take_fewest_runs(self, pages, scratch, count):
+        """Take the smallest run that holds all, or the largest whole and the rest from the smallest that holds it."""
+        start: cython.longlong = self.index.smallest_run(count)
+        if start >= 0:
+            self._take_run(start, pages, count)
+            return
+        taken: cython.longlong = 0
+        while taken < count and start < 0:
+            length: cython.longlong = self.index.remove_largest_runs(part(pages, taken), count - taken)
+            self.order.remove(part(pages, taken), length)
+            taken += length
+            if taken < count:
+                start = self.index.smallest_run(count - taken)
+        if start >= 0:
+            self._take_run(start, part(pages, taken), count - taken)
+        sort_pages(pages, scratch, count)
+
+    def _give_back(self, values, name, page_size):
+        view = view_of(values)
+        array = None
+        if view.size < 0:
+            array = packed(values)
+            if array is None:
+                array = page_ids_as_int64(values, name, page_size)
+            view = view_of(array)
+        count: cython.longlong = view.size // page_size
+        freed: object = view.size
+        pages = new_scratch(count)
+        accepted: cython.bint = (
+            count * page_size == view.size
+            and pages_of(view.data, count, page_size, pages)
+            and self._accept(pages, count)
+        )
+        free_scratch(pages)
+        if accepted:
+            return freed
+        if array is None:
+            array = page_ids_as_int64(values, name, page_size)
+        page_ids, incomplete, twice = pages_in_any_order(array, page_size)
+        freed = array.size
+        while incomplete.size or twice.size or not self._accept(ids_in(page_ids), page_ids.size):
+            # Where none is found another thread has just taken the page that was free: the pool is asked again.
+            faults = faults_of(page_ids, incomplete, twice, range(self.num_pages), self._free_among)
+            if faults is not None:
+                raise faults
+        return freed
+
+    def _accept(self, pages, count):
+        """Make pages free in the order given, all of them or none: False where one cannot be."""
+        if not self.order.append(pages, count):
+            return False
+        self.index.add_pages(pages, count)
+        return True
 
 
-def _rebuilt(kind: type[HostAllocator], snapshot: HostSnapshot) -> HostAllocator:
+def _rebuilt(kind, snapshot):
     """Build the pool of a snapshot: what pickle and copy make of an allocator."""
     pool = kind(snapshot.num_pages, snapshot.page_size)
     pool.restore(snapshot)

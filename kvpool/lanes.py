@@ -23,8 +23,8 @@ from kvpool._arguments import (
     repeated,
     return_in_any_order,
 )
-from kvpool._books import check_lane_books
 from kvpool._kernels import lane_take
+from kvpool._lane_books import check_lane_books
 from kvpool._pinned import PinnedCopier, device_copier
 
 LaneStats = tuple[list[int], list[int], list[int]]

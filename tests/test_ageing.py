@@ -1,9 +1,9 @@
-"""What a call costs must not grow with a pool's history: counted in kernel steps, not timed."""
+"""What a call costs must not grow with a pool's history: counted in steps, not timed."""
 
 import numpy as np
 import pytest
 
-from kvpool import HostAllocator, _kernels
+from kvpool import HostAllocator
 
 CALLS = 100_000
 SAMPLE = 2_000
@@ -24,8 +24,8 @@ class Churn:
             self.pool.return_pages([1, *range(3, 34_375)])
 
     def calls(self, count: int) -> float:
-        """Make some calls; return the kernel steps of one page of them."""
-        steps, pages = int(self.pool._index[_kernels.STEPS]), 0
+        """Make some calls; return the steps of one page of them."""
+        steps, pages = self.pool._steps, 0
         for size in self.random.choice(SIZES, count).tolist():
             while self.held and self.pool.available_size() < 3_500 + size:
                 self.pool.return_pages(
@@ -35,7 +35,7 @@ class Churn:
             assert taken is not None
             self.held.append(taken)
             pages += size
-        return (int(self.pool._index[_kernels.STEPS]) - steps) / pages
+        return (self.pool._steps - steps) / pages
 
 
 @pytest.mark.compiled  # As plain Python 100,000 calls take minutes.
@@ -61,9 +61,9 @@ def test_stale_entries_behind_a_head_that_no_call_takes_are_passed_once(policy: 
     pool.return_pages([1, *range(3, 4_000)])
     steps = []
     for _ in range(120):
-        before = int(pool._index[_kernels.STEPS])
+        before = pool._steps
         taken = pool.alloc_pages(8, policy)
-        steps.append(int(pool._index[_kernels.STEPS]) - before)
+        steps.append(pool._steps - before)
         pool.return_pages(taken)
     assert pool.free_page_ids()[0] == 1
     assert max(steps[1:]) < 200
@@ -74,6 +74,6 @@ def test_a_search_for_the_smallest_run_does_not_look_at_every_run() -> None:
     pool.alloc_pages(64 * 512)
     pool.return_pages([page for page in range(64 * 512) if page % 4])
     pool.alloc_fewest_runs(2)
-    before = int(pool._index[_kernels.STEPS])
+    before = pool._steps
     pool.alloc_fewest_runs(2)
-    assert int(pool._index[_kernels.STEPS]) - before < 2 * 64
+    assert pool._steps - before < 2 * 64

@@ -1,0 +1,41 @@
+from libc.stdint cimport int64_t
+
+from kvpool._crossings cimport (
+    Int64View,
+    free_scratch,
+    ids_in,
+    new_ids,
+    new_scratch,
+    new_slots,
+    packed,
+    part,
+    small_int,
+    tensor_of,
+    view_of,
+)
+from kvpool._fifo_order cimport FifoOrder
+from kvpool._run_index cimport RunIndex
+from kvpool._sort cimport sort_pages
+from kvpool._vector cimport expand, pages_of
+
+cdef enum:
+    FIFO = 0
+    CONTIGUOUS = 1
+    FEWEST_RUNS = 2
+
+
+cdef class HostAllocator:
+    cdef readonly int64_t num_pages
+    cdef readonly int64_t page_size
+    cdef readonly int64_t size
+    cdef FifoOrder order
+    cdef RunIndex index
+    cdef object __weakref__
+    cdef dict __dict__
+
+    cdef object _alloc(self, object need_size, int policy)
+    cdef bint _take(self, int64_t* pages, int64_t count, int policy) except -1
+    cdef void _take_fewest_runs(self, int64_t* pages, int64_t* scratch, int64_t count) noexcept
+    cdef void _take_run(self, int64_t start, int64_t* pages, int64_t count) noexcept
+    cdef object _give_back(self, object values, object name, int64_t page_size)
+    cdef bint _accept(self, int64_t* pages, int64_t count) noexcept
