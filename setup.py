@@ -13,7 +13,9 @@ MODULES = {
     "kvpool._run_index": "kvpool/_run_index.py",
     "kvpool._sort": "kvpool/_sort.py",
     "kvpool._fifo_order": "kvpool/_fifo_order.py",
+    "kvpool._lane": "kvpool/_lane.py",
     "kvpool.host": "kvpool/host.py",
+    "kvpool.lanes": "kvpool/lanes.py",
 }
 HEADERS = ["kvpool/_vector_loops.h", "kvpool/_vector_loops_body.h"]
 DIRECTIVES = {

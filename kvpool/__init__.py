@@ -2,11 +2,11 @@
 
 from kvpool.errors import FreeError
 from kvpool.host import HostAllocator
-from kvpool.lanes import LaneSnapshot, OwnerLaneAllocator
+from kvpool.lanes import OwnerLaneAllocator
 from kvpool.prefix import match_prefix
 from kvpool.request_tokens import RequestTokens
 from kvpool.runs import count_runs, page_runs
-from kvpool.snapshots import HostSnapshot
+from kvpool.snapshots import HostSnapshot, LaneSnapshot
 from kvpool.staging import BatchStager
 from kvpool.token_buffer import TokenBuffer
 from kvpool.token_table import TokenTable

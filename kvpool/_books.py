@@ -103,6 +103,14 @@ def check_run_index(state: dict[str, Any], name: str) -> Bools:
     return bits[:num_pages]
 
 
+def check_lane(rank: int, free: dict[str, Any], released: dict[str, Any]) -> None:
+    """Assert that the sets of a lane are right, and that no page is in both."""
+    is_free = check_run_index(free, f"free set of rank {rank}")
+    is_released = check_run_index(released, f"released set of rank {rank}")
+    both = np.flatnonzero(is_free & is_released)
+    assert both.size == 0, f"rank {rank}: both free and released are {both.tolist()}"
+
+
 def _runs_of_chunk(bits: Bools, chunk: int) -> tuple[int, int, int]:
     """Return the leading, longest and trailing run of a chunk."""
     starts, lengths = page_runs(np.flatnonzero(bits[chunk * CHUNK_PAGES : (chunk + 1) * CHUNK_PAGES]))

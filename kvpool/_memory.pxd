@@ -1,5 +1,6 @@
 # Memory of the books is numpy's own, so that what a pool holds is counted where every array's is.
 
+cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 # Zeroed memory of `count` items, which lives as long as `arrays` does: the array it belongs to is appended.
@@ -26,3 +27,9 @@ cdef object copy_bytes(uint8_t* items, Py_ssize_t count)
 cdef object copy_int32(int32_t* items, Py_ssize_t count)
 cdef object copy_uint32(uint32_t* items, Py_ssize_t count)
 cdef object copy_int64(int64_t* items, Py_ssize_t count)
+
+cdef inline uint64_t* words_from(uint64_t* words, Py_ssize_t start) noexcept:
+    return words + start
+
+cdef inline uint64_t* words_in(object array) noexcept:
+    return <uint64_t*> cnp.PyArray_DATA(<cnp.ndarray> array)

@@ -54,6 +54,14 @@ def new_int64(arrays: list[Any], count: int) -> Any:
     return _new("q", arrays, count)
 
 
+def words_from(words: Any, start: int) -> Any:
+    return memoryview(words)[start:]
+
+
+def words_in(values: Any) -> Any:
+    return memoryview(values)
+
+
 def _copy(items: Any, count: int) -> Any:
     return np.array(items[:count])
 
@@ -90,7 +98,7 @@ def ids_in(values: Any) -> Any:
 
 
 def new_scratch(count: int) -> Any:
-    return array("q", bytes(8 * count))
+    return memoryview(array("q", bytes(8 * count)))
 
 
 def free_scratch(scratch: Any) -> None:

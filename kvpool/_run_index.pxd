@@ -40,6 +40,10 @@ cdef class RunIndex:
     cdef void add_run(self, int64_t start, int64_t stop) noexcept
     cdef void add_pages(self, int64_t* pages, int64_t count) noexcept
     cdef void add_words(self, uint64_t* words) noexcept
+    cdef void add_unmeasured(self, int64_t page) noexcept
+    cdef void mark(self, int64_t page) noexcept
+    cdef void unmark(self, int64_t page) noexcept
+    cdef void copy_words_to(self, uint64_t* words) noexcept
     cdef void remove_run(self, int64_t start, int64_t stop) noexcept
     cdef void remove_pages(self, int64_t* pages, int64_t count) noexcept
     cdef void remove_all(self) noexcept

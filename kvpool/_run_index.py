@@ -25,10 +25,10 @@ if not cython.compiled:
 class RunIndex:
     """A set of page ids from 0 to `num_pages - 1`: a bit a page, and a tree of summaries over chunks of 512 pages.
 
-    Changing:  `add_run`, `add_pages`, `add_words`, `remove_run`, `remove_pages`, `remove_largest_runs`,
-               `remove_all`
+    Adding:    `add_run`, `add_pages`, `add_words`, `add_unmeasured`, `mark`, `unmark`
+    Removing:  `remove_run`, `remove_pages`, `remove_largest_runs`, `remove_all`
     Searching: `lowest_run`, `smallest_run`, `longest_run`, `lowest_pages`
-    Reading:   `holds`, `free` (pages in the set), `state`
+    Reading:   `holds`, `free` (pages in the set), `copy_words_to`, `state`
 
     A summary is never too low, and its longest run and those at its ends are exact unless its chunk is flagged. Taking
     a page out only flags its chunk; adding one raises the summaries that its run outgrows. A search trusts a summary
@@ -94,6 +94,33 @@ class RunIndex:
                 self.flags[chunk] |= LENGTHS_UNKNOWN
                 if self._make_exact(chunk):
                     self._climb(chunk)
+
+    def add_unmeasured(self, page):
+        """Add a page, not in the set unless marked, and leave its chunk to be measured by the next search."""
+        chunk: cython.longlong = page // CHUNK_PAGES
+        leaf: cython.longlong = self.leaves + chunk
+        self.mark(page)
+        self.free += 1
+        self.flags[chunk] = CHANGED
+        if self.summaries[leaf].longest < CHUNK_PAGES or self.summaries[leaf].leading < CHUNK_PAGES:
+            self.summaries[leaf].leading = CHUNK_PAGES
+            self.summaries[leaf].longest = CHUNK_PAGES
+            self.summaries[leaf].trailing = CHUNK_PAGES
+            self._climb(chunk)
+
+    def mark(self, page):
+        """Set a page's bit and nothing else, so that `holds` knows it: `add_unmeasured` or `unmark` has to follow."""
+        self.words[page // WORD_PAGES] |= FIRST_BIT << (page % WORD_PAGES)
+
+    def unmark(self, page):
+        """Take the mark of a page back."""
+        self.words[page // WORD_PAGES] &= FULL_WORD ^ (FIRST_BIT << (page % WORD_PAGES))
+
+    def copy_words_to(self, words):
+        """Write the set's bits to `words`, 64 pages a word, the lowest in the lowest bit."""
+        i: cython.longlong
+        for i in range(self.chunks * CHUNK_WORDS):
+            words[i] = self.words[i]
 
     def remove_run(self, start, stop):
         """Take out the pages from `start` to `stop`, all of them in the set."""

@@ -1,46 +1,48 @@
 """The device tier (L1) under context parallelism: one pool of logical pages, dealt to ranks in lanes."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, NoReturn
 
+import cython
 import numpy as np
 import torch
-from numpy import empty
-from torch import from_numpy
 
-from kvpool import _kernels
 from kvpool._arguments import (
-    INT64,
     INT64_MAX,
     BeyondInt64Error,
-    Int64Array,
-    Integers,
     as_int64,
-    out_of_range,
+    faults_of,
+    page_ids_as_int64,
+    pages_in_any_order,
     positive_int,
     real_number,
     repeated,
-    return_in_any_order,
 )
-from kvpool._kernels import lane_take
-from kvpool._lane_books import check_lane_books
-from kvpool._pinned import PinnedCopier, device_copier
+from kvpool._books import check_lane
+from kvpool._pinned import device_copier
+from kvpool.snapshots import LaneSnapshot
 
-LaneStats = tuple[list[int], list[int], list[int]]
-_NOBODY = np.empty(0, np.int64)
+if not cython.compiled:
+    from kvpool._lane import Lane
+    from kvpool._plain import (
+        expand,
+        free_scratch,
+        ids_in,
+        new_ids,
+        new_scratch,
+        new_slots,
+        new_words,
+        packed,
+        pages_of,
+        part,
+        tensor_of,
+        view_of,
+        words_from,
+        words_in,
+    )
+    from kvpool._run_index import CHUNK_PAGES, CHUNK_WORDS, RunIndex
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSnapshot:
-    """An immutable picture of an OwnerLaneAllocator, equal to another of the same geometry and page states."""
-
-    physical_pages: int
-    page_size: int
-    cp_size: int
-    page_bits: bytes
-
-
+@cython.cclass
 class OwnerLaneAllocator:
     """A pool that `cp_size` ranks share, `physical_pages` pages of `page_size` slots on each.
 
@@ -57,8 +59,9 @@ class OwnerLaneAllocator:
     `selection` is "contiguous" (the lowest stretch of consecutive physical pages of the free set that serves a lane's
     whole demand, where there is one) or "fifo" (free pages lowest address first, then released ones). The books live on
     the CPU; slots are returned on `device` (CPU or CUDA), by one host-to-device copy that nothing waits for. Every
-    method is atomic, and a call that raises has changed nothing. Costs are given for n owners of a request, c lanes and
-    P pages of a lane.
+    method is atomic, whatever interrupts it, and a call that raises has changed nothing; only its result can be lost,
+    where a signal handler raises after the call is done and before its result is bound. Costs are given for n owners of
+    a request, c lanes and P pages of a lane.
 
     >>> pool = OwnerLaneAllocator(physical_pages=4, page_size=1, cp_size=2)
     >>> pool.alloc_pages_with_owners([0, 1, 1, 0])
@@ -69,104 +72,111 @@ class OwnerLaneAllocator:
     (array([6]), tensor([3, 4]))
     """
 
-    physical_pages: int
-    page_size: int
-    cp_size: int
-    device: torch.device
-    selection: str
-    _copier: PinnedCopier | None
+    def __cinit__(self):
+        # Whoever forgets to call __init__ has a pool of no lanes.
+        self.page_size = 1
+        self.selection = "contiguous"
+        self.device = torch.device("cpu")
+        self.lanes = []
 
-    def __init__(
-        self,
-        physical_pages: int,
-        page_size: int = 64,
-        cp_size: int = 8,
-        *,
-        device: str | torch.device = "cpu",
-        selection: str = "contiguous",
-    ) -> None:
-        self.physical_pages = positive_int(physical_pages, "physical_pages")
-        self.page_size = positive_int(page_size, "page_size")
-        self.cp_size = positive_int(cp_size, "cp_size")
-        self.device = torch.device(device)
-        self._copier = device_copier(self.device)
-        if selection not in ("contiguous", "fifo"):
+    def __init__(self, physical_pages, page_size=64, cp_size=8, *, device="cpu", selection="contiguous"):
+        pages = positive_int(physical_pages, "physical_pages")
+        slots = positive_int(page_size, "page_size")
+        ranks = positive_int(cp_size, "cp_size")
+        target = torch.device(device)
+        copier = device_copier(target)
+        if not isinstance(selection, str) or selection not in ("contiguous", "fifo"):
             raise ValueError(f'selection must be "contiguous" or "fifo", not {selection!r}')
+        if (pages * ranks + 1) * slots > INT64_MAX:
+            raise ValueError(f"{pages * ranks} pages of {slots} slots are more slots than int64 counts")
+        lanes = [Lane(pages) for _ in range(ranks)]
+        self.physical_pages = pages
+        self.page_size = slots
+        self.cp_size = ranks
+        self.device = target
+        self.copier = copier
         self.selection = selection
-        if self.size + self.page_size > INT64_MAX:
-            raise ValueError(f"{self.num_pages} pages of {self.page_size} slots are more slots than int64 counts")
-        self._index = _kernels.lane_array(self.physical_pages, self.cp_size)
+        self.contiguous = selection == "contiguous"
+        self.lanes = lanes
+        self.clear()
 
     @property
-    def num_pages(self) -> int:
+    def num_pages(self):
         """Pages of all lanes, free or not, without the padding page."""
         return self.physical_pages * self.cp_size
 
     @property
-    def size(self) -> int:
+    def size(self):
         """Slots of all lanes, free or not, without the padding page."""
-        return self.num_pages * self.page_size
+        return self.physical_pages * self.cp_size * self.page_size
 
     @property
-    def free_pages(self) -> torch.Tensor:
+    def free_pages(self):
         """The free sets: a fresh CPU int64 tensor of logical page ids, lane by lane, ascending. O(c P).
 
         Assigning a one-dimensional integer tensor (or ndarray, or list) replaces the sets; a page in neither set counts
         as allocated. Raises ValueError, having changed nothing, for a page that is repeated, in the other set or
         outside `1 .. physical_pages * cp_size`.
         """
-        return torch.from_numpy(_kernels.lane_pages(self._index, False))
+        return self._pages(False)
 
     @free_pages.setter
-    def free_pages(self, page_ids: Integers) -> None:
-        self._assign("free_pages", page_ids, released=False)
+    def free_pages(self, page_ids):
+        self._assign("free_pages", page_ids, False)
 
     @property
-    def release_pages(self) -> torch.Tensor:
+    def release_pages(self):
         """The released sets, as `free_pages`."""
-        return torch.from_numpy(_kernels.lane_pages(self._index, True))
+        return self._pages(True)
 
     @release_pages.setter
-    def release_pages(self, page_ids: Integers) -> None:
-        self._assign("release_pages", page_ids, released=True)
+    def release_pages(self, page_ids):
+        self._assign("release_pages", page_ids, True)
 
-    def available_size(self) -> int:
+    def available_size(self):
         """Return how many slots are free or released, in all lanes."""
-        return sum(self._counts(_NOBODY)[1]) * self.page_size
+        return sum(self._available()) * self.page_size
 
-    def schedulable_size(self) -> int:
+    def schedulable_size(self):
         """Return how many slots a balanced request can have: `cp_size` times what the shortest lane has."""
-        return min(self._counts(_NOBODY)[1]) * self.cp_size * self.page_size
+        return min(self._available(), default=0) * self.cp_size * self.page_size
 
-    def alloc_pages_with_owners(self, owners: Integers) -> torch.Tensor | None:
+    def alloc_pages_with_owners(self, owners):
         """Return the slots of one page for each entry of `owners`, owned by that rank, in request order.
 
         The first entry of a rank gets the first page taken from its lane, and so on. None, and no lane has changed,
         when any lane is too short. Raises ValueError for an owner outside `[0, cp_size)`, TypeError for what are no
         integers. O(n + c log P).
         """
-        ranks = self._ranks(owners)
-        if ranks.size > self.num_pages:
-            self._counts(ranks)
-            return None
-        size = ranks.size * self.page_size
-        if self._copier is not None:
-            return self._send(self._copier, ranks, size)
+        if self.copier is not None:
+            return self._send(self._ranks(owners))
+        view = view_of(owners)
+        array = None
+        if view.size < 0:
+            array = self._ranks(owners)
+            view = view_of(array)
+        count: cython.longlong = view.size
+        ranks = new_scratch(2 * count)
         try:
-            slots = empty(size, INT64)
-        except (MemoryError, ValueError):
-            if self.select_pages(ranks) is None:
+            if not self._copy_ranks(view.data, count, ranks):
+                raise self._no_rank(ranks[0])
+            if not self._fits(ranks, count):
                 return None
-            raise
-        return from_numpy(slots) if self._choose(ranks, slots, self.page_size, commit=True) else None
+            slots = new_slots(count * self.page_size)
+            result = tensor_of(slots, count * self.page_size)
+            page_ids = part(slots, count * (self.page_size - 1))
+            if not self._choose(ranks, count, part(ranks, count), page_ids, True):
+                return None
+            expand(slots, count, self.page_size)
+        finally:
+            free_scratch(ranks)
+        return result
 
-    def select_pages(self, owners: Integers) -> Int64Array | None:
+    def select_pages(self, owners):
         """Return the page ids that `alloc_pages_with_owners` would take, in request order, or None; nothing changes."""
-        ranks = self._ranks(owners)
-        page_ids = empty(ranks.size, INT64)
-        return page_ids if self._choose(ranks, page_ids, 1, commit=False) else None
+        return self._selected(self._ranks(owners))
 
-    def free(self, slots: Integers) -> int:
+    def free(self, slots):
         """Give slots back, whole pages in any order; return how many slots were freed.
 
         The pages join the released sets of their lanes. `slots` is copied before this returns; a device tensor is
@@ -175,24 +185,24 @@ class OwnerLaneAllocator:
         """
         return self._give_back(slots, "slots", self.page_size)
 
-    def return_pages(self, page_ids: Integers) -> int:
+    def return_pages(self, page_ids):
         """Give pages back by their ids; return how many. As `free` otherwise."""
         return self._give_back(page_ids, "page_ids", 1)
 
-    def merge_released(self) -> None:
+    def merge_released(self):
         """Make the released pages of every lane free. O(c P / 64)."""
-        _kernels.lane_merge(self._index)
+        rank: cython.longlong
+        for rank in range(self.cp_size):
+            self._lane(rank).merge()
 
-    def compute_owner_lane_stats(self, owners: Integers) -> LaneStats:
+    def compute_owner_lane_stats(self, owners):
         """Return (required, available, deficits) of a request, each a list of `cp_size` page counts.
 
         `available` counts free and released pages; a deficit is what a lane lacks.
         """
-        return self._stats(owners, target_room=0, trigger_room=0)
+        return self._stats(owners, 0, 0)
 
-    def compute_owner_lane_free_room_stats(
-        self, owners: Integers, *, target_ratio: float, trigger_ratio: float
-    ) -> LaneStats:
+    def compute_owner_lane_free_room_stats(self, owners, *, target_ratio, trigger_ratio):
         """Return (required, available, deficits) of a request that shall leave room in the lanes.
 
         A lane that keeps `ceil(capacity * trigger_ratio)` pages has no deficit; the deficit of another is what it lacks
@@ -203,16 +213,22 @@ class OwnerLaneAllocator:
         trigger_room = self._room(trigger_ratio, "trigger_ratio")
         return self._stats(owners, target_room, trigger_room)
 
-    def compute_owner_lane_capacity_pages(self) -> list[int]:
+    def compute_owner_lane_capacity_pages(self):
         """Return the pages of each lane, free or not."""
         return [self.physical_pages] * self.cp_size
 
-    def snapshot(self) -> LaneSnapshot:
+    def snapshot(self):
         """Return an immutable picture of the pool, equal by content to another of the same state. O(c P)."""
-        words = _kernels.lane_words(self._index)
-        return LaneSnapshot(self.physical_pages, self.page_size, self.cp_size, words.tobytes())
+        arrays: list = []
+        row: cython.longlong = self._row_words()
+        words = new_words(arrays, 2 * self.cp_size * row)
+        rank: cython.longlong
+        for rank in range(self.cp_size):
+            self._lane(rank).free.copy_words_to(words_from(words, rank * row))
+            self._lane(rank).released.copy_words_to(words_from(words, (self.cp_size + rank) * row))
+        return LaneSnapshot(self.physical_pages, self.page_size, self.cp_size, arrays[0].tobytes())
 
-    def restore(self, snapshot: LaneSnapshot) -> None:
+    def restore(self, snapshot):
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(c P).
 
         Raises TypeError for anything but a snapshot of an OwnerLaneAllocator, ValueError for one of another geometry.
@@ -227,115 +243,320 @@ class OwnerLaneAllocator:
                     *theirs, *ours
                 )
             )
-        words = np.frombuffer(snapshot.page_bits, np.int64).copy()
         rows = 2 * self.cp_size
-        row_words = _kernels.CHUNK_WORDS * -(-self.physical_pages // _kernels.CHUNK_PAGES)
-        if words.size != rows * row_words:
-            raise ValueError(f"the snapshot is damaged: it has {words.size} words of page bits, not {rows * row_words}")
-        words = words.reshape(rows, row_words)
-        bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
-        if bits[:, self.physical_pages :].any() or (words[: self.cp_size] & words[self.cp_size :]).any():
+        found = np.frombuffer(snapshot.page_bits, np.uint64)
+        if found.size != rows * self._row_words():
+            expected = rows * self._row_words()
+            raise ValueError(f"the snapshot is damaged: it has {found.size} words of page bits, not {expected}")
+        table = found.reshape(rows, -1)
+        bits = np.unpackbits(table.view(np.uint8), axis=1, bitorder="little")
+        if bits[:, self.physical_pages :].any() or (table[: self.cp_size] & table[self.cp_size :]).any():
             raise ValueError("the snapshot is damaged: it has pages beyond the last, or in both sets")
-        _kernels.lane_set_words(self._index, words)
+        words = words_in(found)
+        lanes = [Lane(self.physical_pages) for _ in range(self.cp_size)]
+        rank: cython.longlong
+        for rank in range(self.cp_size):
+            lane = cython.cast(Lane, lanes[rank])
+            lane.free.add_words(words_from(words, rank * self._row_words()))
+            lane.released.add_words(words_from(words, (self.cp_size + rank) * self._row_words()))
+        self.lanes = lanes
 
-    def clear(self) -> None:
+    def clear(self):
         """Make the pool as newly built: every page free, none released. O(c P)."""
-        _kernels.lane_clear(self._index, self.physical_pages)
+        rank: cython.longlong
+        for rank in range(self.cp_size):
+            lane = self._lane(rank)
+            lane.released.remove_all()
+            lane.free.remove_all()
+            lane.free.add_run(0, self.physical_pages)
 
-    def check(self) -> None:
+    def check(self):
         """Assert every invariant of the books, saying what was found where one fails. O(c P)."""
-        check_lane_books(_kernels.lane_copy(self._index), self.physical_pages)
+        for rank, (free, released) in enumerate(self._books()):
+            check_lane(rank, free, released)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return _rebuilt, (type(self), self.device, self.selection, self.snapshot())
 
-    def _send(self, copier: PinnedCopier, ranks: Int64Array, size: int) -> torch.Tensor | None:
-        """Choose pages into a pinned buffer and send their slots; where that fails they are released again."""
-        taken = []
+    @property
+    def _steps(self):
+        """What calls have cost so far: summaries that were read or recomputed."""
+        return sum([lane.free.steps + lane.released.steps for lane in self.lanes])
 
-        def fill(slots: Int64Array) -> bool:
-            found = self._choose(ranks, slots, self.page_size, commit=True)
-            if found:
-                taken.append(slots)
-            return found
+    def _books(self):
+        """Return a copy of the state of each lane's sets, which belong together."""
+        while True:
+            before = self.snapshot()
+            sets = [(cython.cast(Lane, lane).free, cython.cast(Lane, lane).released) for lane in self.lanes]
+            books = [(cython.cast(RunIndex, free).state(), cython.cast(RunIndex, rest).state()) for free, rest in sets]
+            # Making the copies may have run a finaliser that called the pool.
+            if self.snapshot() == before:
+                return books
 
-        try:
-            return copier.send_filled(size, fill)
-        except BaseException:
-            for slots in taken:
-                self.free(slots)
-            raise
+    def _available(self):
+        """Return how many pages each lane has."""
+        return [cython.cast(Lane, lane).available() for lane in self.lanes]
 
-    def _choose(self, ranks: Int64Array, slots: Int64Array, page_size: int, *, commit: bool) -> bool:
-        """Write the slots of a page for each rank (their ids where `page_size` is 1); False where they do not fit."""
-        contiguous = self.selection == "contiguous"
-        found: int = lane_take(self._index, ranks, slots, page_size, contiguous, commit)
-        if found < 0:
-            self._refuse(ranks)
-        return found > 0
+    def _available_among(self, page_ids):
+        """Tell of each of some pages whether it is a free or released page of this pool."""
+        found = []
+        for page in page_ids.tolist():
+            held = 1 <= page <= self.physical_pages * self.cp_size
+            found.append(held and self._lane((page - 1) % self.cp_size).holds((page - 1) // self.cp_size))
+        return np.array(found, np.bool_)
 
-    def _ranks(self, owners: Integers) -> Int64Array:
-        try:
-            return as_int64(owners, "owners")
-        except BeyondInt64Error as error:
-            raise self._no_rank(error.value) from None
+    def _send(self, ranks):
+        """Return the slots of pages on the device; nothing has changed where one of the steps fails.
 
-    def _refuse(self, ranks: Int64Array) -> NoReturn:
-        raise self._no_rank(ranks[(ranks < 0) | (ranks >= self.cp_size)][0])
+        The slots are on their way before the pages are taken. Where another thread was faster, pages are chosen anew.
+        """
+        while True:
+            page_ids = self._selected(ranks)
+            if page_ids is None:
+                return None
+            slots = (page_ids[:, np.newaxis] * self.page_size + np.arange(self.page_size)).ravel()
+            result = self.copier.send(slots)
+            if self._take_selected(ranks, page_ids):
+                return result
 
-    def _no_rank(self, owner: int) -> ValueError:
-        return ValueError(f"owners must be ranks from 0 to {self.cp_size - 1}, but include {owner}")
-
-    def _room(self, ratio: object, name: str) -> int:
+    def _room(self, ratio, name):
         room = self.physical_pages * real_number(ratio, name)
         if room > INT64_MAX:
             raise ValueError(f"{name} must be less, but is {ratio}")
         return math.ceil(room) if room > 0 else 0
 
-    def _counts(self, ranks: Int64Array) -> tuple[list[int], list[int]]:
-        counts = np.empty(2 * self.cp_size, np.int64)
-        if not _kernels.lane_counts(self._index, ranks, counts):
-            self._refuse(ranks)
-        numbers: list[int] = counts.tolist()
-        return numbers[: self.cp_size], numbers[self.cp_size :]
-
-    def _stats(self, owners: Integers, target_room: int, trigger_room: int) -> LaneStats:
-        required, available = self._counts(self._ranks(owners))
+    def _stats(self, owners, target_room, trigger_room):
+        required = self._required(self._ranks(owners))
+        available = self._available()
         deficits = [
             0 if has >= needs + trigger_room else max(0, needs + target_room - has)
             for needs, has in zip(required, available, strict=True)
         ]
         return required, available, deficits
 
-    def _assign(self, name: str, page_ids: Integers, *, released: bool) -> None:
-        pages = as_int64(page_ids, name).copy()
+    def _no_rank(self, owner):
+        return ValueError(f"owners must be ranks from 0 to {self.cp_size - 1}, but include {owner}")
+
+    def _lane(self, rank):
+        return cython.cast(Lane, self.lanes[rank])
+
+    def _row_words(self):
+        """Return in how many words a snapshot has the bits of a set."""
+        return (self.physical_pages + CHUNK_PAGES - 1) // CHUNK_PAGES * CHUNK_WORDS
+
+    def _ranks(self, owners):
+        """Return owners as an int64 array."""
+        array = packed(owners)
+        if array is None:
+            try:
+                array = as_int64(owners, "owners")
+            except BeyondInt64Error as error:
+                raise self._no_rank(error.value) from None
+        return array
+
+    def _copy_ranks(self, owners, count, ranks):
+        """Copy owners, which somebody may write to meanwhile; False where one is no rank, which is then the first."""
+        i: cython.longlong
+        for i in range(count):
+            ranks[i] = owners[i]
+            if ranks[i] < 0 or ranks[i] >= self.cp_size:
+                ranks[0] = ranks[i]
+                return False
+        return True
+
+    def _fits(self, ranks, count):
+        """Count what is asked of each lane; tell whether each has it."""
+        i: cython.longlong
+        for i in range(self.cp_size):
+            lane = self._lane(i)
+            lane.demand = 0
+        for i in range(count):
+            lane = self._lane(ranks[i])
+            lane.demand += 1
+        for i in range(self.cp_size):
+            lane = self._lane(i)
+            if lane.demand > lane.available():
+                return False
+        return True
+
+    def _choose(self, ranks, count, chosen, page_ids, commit):
+        """Write a page for each rank into `page_ids`, in request order, and take them where `commit`.
+
+        False, and nothing has changed, where a lane is too short. `chosen` has room for as many pages.
+        """
+        first: cython.longlong = 0
+        i: cython.longlong
+        if not self._fits(ranks, count):
+            return False
+        for i in range(self.cp_size):
+            lane = self._lane(i)
+            lane.cursor = first
+            if lane.demand > 0:
+                from_free: cython.longlong = lane.choose(part(chosen, first), lane.demand, self.contiguous)
+                if commit:
+                    lane.take(part(chosen, first), lane.demand, from_free)
+                first += lane.demand
+        for i in range(count):
+            lane = self._lane(ranks[i])
+            page_ids[i] = chosen[lane.cursor] * self.cp_size + ranks[i] + 1
+            lane.cursor += 1
+        return True
+
+    def _selected(self, owners):
+        """Return the page ids that an int64 array of owners would get, or None."""
+        view = view_of(owners)
+        count: cython.longlong = view.size
+        ranks = new_scratch(2 * count)
+        try:
+            if not self._copy_ranks(view.data, count, ranks):
+                raise self._no_rank(ranks[0])
+            if not self._fits(ranks, count):
+                return None
+            page_ids = new_ids(count)
+            if not self._choose(ranks, count, part(ranks, count), ids_in(page_ids), False):
+                return None
+        finally:
+            free_scratch(ranks)
+        return page_ids
+
+    def _take_selected(self, owners, page_ids):
+        """Take the pages that were chosen for owners, if those are what they would get now."""
+        view = view_of(owners)
+        count: cython.longlong = view.size
+        i: cython.longlong
+        taken: cython.bint = False
+        ranks = new_scratch(3 * count)
+        again = part(ranks, 2 * count)
+        wanted = ids_in(page_ids)
+        if self._copy_ranks(view.data, count, ranks) and self._choose(ranks, count, part(ranks, count), again, False):
+            taken = True
+            for i in range(count):
+                taken = taken and again[i] == wanted[i]
+            if taken:
+                self._choose(ranks, count, part(ranks, count), again, True)
+        free_scratch(ranks)
+        return taken
+
+    def _required(self, owners):
+        """Return how many pages an int64 array of owners asks of each lane."""
+        view = view_of(owners)
+        i: cython.longlong
+        ranks = new_scratch(view.size)
+        try:
+            if not self._copy_ranks(view.data, view.size, ranks):
+                raise self._no_rank(ranks[0])
+            required = [0] * self.cp_size
+            self._fits(ranks, view.size)
+            for i in range(self.cp_size):
+                required[i] = self._lane(i).demand
+        finally:
+            free_scratch(ranks)
+        return required
+
+    def _pages(self, released):
+        """Return the logical ids of the free or of the released pages, lane by lane, ascending, as a tensor."""
+        total: cython.longlong = 0
+        written: cython.longlong = 0
+        i: cython.longlong
+        rank: cython.longlong
+        while True:
+            for rank in range(self.cp_size):
+                total += self._set(rank, released).free
+            ids = new_slots(total)
+            result = tensor_of(ids, total)
+            # Making the result may have run a finaliser that called the pool.
+            for rank in range(self.cp_size):
+                total -= self._set(rank, released).free
+            if total == 0:
+                break
+            total = 0
+        for rank in range(self.cp_size):
+            found: cython.longlong = self._set(rank, released).lowest_pages(
+                part(ids, written), self._set(rank, released).free
+            )
+            for i in range(written, written + found):
+                ids[i] = ids[i] * self.cp_size + rank + 1
+            written += found
+        return result
+
+    def _set(self, rank, released):
+        """Return the free or the released set of a rank."""
+        return self._lane(rank).released if released else self._lane(rank).free
+
+    def _assign(self, name, page_ids, released):
+        """Replace the free or the released sets."""
+        # A copy: what is checked must be what is taken.
+        pages = np.sort(as_int64(page_ids, name))
         outside = pages[(pages < 1) | (pages > self.num_pages)]
         if outside.size:
             raise ValueError(f"{name} must be page ids from 1 to {self.num_pages}, but include {outside[0]}")
-        if (twice := repeated(pages)).size:
+        twice = repeated(pages)
+        if twice.size:
             raise ValueError(f"{name} must not repeat a page, but page {twice[0]} is repeated")
-        if both := _kernels.lane_assign(self._index, released, pages):
-            raise ValueError(f"{name} must not overlap the other set, but page {both} is in it")
+        ids = ids_in(pages)
+        count: cython.longlong = pages.size
+        i: cython.longlong
+        for i in range(count):
+            if self._set((ids[i] - 1) % self.cp_size, not released).holds((ids[i] - 1) // self.cp_size):
+                raise ValueError(f"{name} must not overlap the other set, but page {ids[i]} is in it")
+        for i in range(self.cp_size):
+            self._set(i, released).remove_all()
+        for i in range(count):
+            self._set((ids[i] - 1) % self.cp_size, released).add_unmeasured((ids[i] - 1) // self.cp_size)
 
-    def _give_back(self, slots: Integers, name: str, page_size: int) -> int:
-        try:
-            array = as_int64(slots, name)
-        except BeyondInt64Error as error:
-            raise out_of_range(error, page_size) from None
-        if not _kernels.lane_give(self._index, array, page_size, self.physical_pages):
-            return_in_any_order(
-                array,
-                page_size,
-                range(1, self.num_pages + 1),
-                accept=lambda page_ids: bool(_kernels.lane_give(self._index, page_ids, 1, self.physical_pages)),
-                is_free=lambda page_ids: _kernels.lane_is_available(self._index, page_ids),
-            )
-        return array.size
+    def _give_back(self, values, name, page_size):
+        view = view_of(values)
+        array = None
+        if view.size < 0:
+            array = packed(values)
+            if array is None:
+                array = page_ids_as_int64(values, name, page_size)
+            view = view_of(array)
+        count: cython.longlong = view.size // page_size
+        freed: object = view.size
+        page_ids = new_scratch(count)
+        accepted: cython.bint = (
+            count * page_size == view.size
+            and pages_of(view.data, count, page_size, page_ids)
+            and self._accept(page_ids, count)
+        )
+        free_scratch(page_ids)
+        if accepted:
+            return freed
+        if array is None:
+            array = page_ids_as_int64(values, name, page_size)
+        ids, incomplete, twice = pages_in_any_order(array, page_size)
+        freed = array.size
+        while incomplete.size or twice.size or not self._accept(ids_in(ids), ids.size):
+            # Where none is found another thread has just taken the page that was free: the pool is asked again.
+            faults = faults_of(ids, incomplete, twice, range(1, self.num_pages + 1), self._available_among)
+            if faults is not None:
+                raise faults
+        return freed
+
+    def _accept(self, page_ids, count):
+        """Release pages, all of them or none: False where one is no page, not allocated or named twice."""
+        i: cython.longlong
+        for i in range(count):
+            page: cython.longlong = page_ids[i] - 1
+            fits: cython.bint = 0 <= page < self.physical_pages * self.cp_size
+            if fits:
+                lane = self._lane(page % self.cp_size)
+                fits = not lane.holds(page // self.cp_size)
+            if not fits:
+                for marked in range(i):
+                    page = page_ids[marked] - 1
+                    self._lane(page % self.cp_size).released.unmark(page // self.cp_size)
+                return False
+            # So that it is found where it is named twice.
+            lane.released.mark(page // self.cp_size)
+        for i in range(count):
+            page = page_ids[i] - 1
+            self._lane(page % self.cp_size).released.add_unmeasured(page // self.cp_size)
+        return True
 
 
-def _rebuilt(
-    kind: type[OwnerLaneAllocator], device: torch.device, selection: str, snapshot: LaneSnapshot
-) -> OwnerLaneAllocator:
+def _rebuilt(kind, device, selection, snapshot):
     """Build the pool of a snapshot: what pickle and copy make of an allocator."""
     pool = kind(snapshot.physical_pages, snapshot.page_size, snapshot.cp_size, device=device, selection=selection)
     pool.restore(snapshot)

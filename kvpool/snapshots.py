@@ -10,3 +10,13 @@ class HostSnapshot:
     num_pages: int
     page_size: int
     free_order: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSnapshot:
+    """An immutable picture of an OwnerLaneAllocator, equal to another of the same geometry and page states."""
+
+    physical_pages: int
+    page_size: int
+    cp_size: int
+    page_bits: bytes
