@@ -1,13 +1,29 @@
-"""What crosses between C and numpy or torch."""
+"""What crosses between C and numpy or torch, by the shortest way that the installed torch has.
+
+A torch with DLPack's exchange table gives and takes tensors through it; for another one they go through numpy. Which of
+the two is chosen once, at import.
+"""
 
 cimport numpy as cnp
+from cpython.exc cimport PyErr_Clear
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New, PyCapsule_SetDestructor
+from cpython.ref cimport Py_DECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uintptr_t
+
+from kvpool._dlpack cimport (
+    CODE_INT,
+    DEVICE_CPU,
+    DEVICE_CUDA_HOST,
+    DLPACK_MAJOR,
+    DLManagedTensorVersioned,
+    DLPackExchangeAPI,
+    DLTensor,
+)
 
 import torch
 
@@ -17,15 +33,38 @@ cdef enum:
     ALIGNMENT = 64
 
 cdef struct Result:
-    # What lies right before the slots of a result: the memory that both are in.
-    void* memory
+    # What lies right before the slots of a result: DLPack's description of them.
+    DLManagedTensorVersioned managed
+    int64_t shape
+    int64_t stride
 
-
+cdef DLPackExchangeAPI* table = NULL
+cdef object Tensor = torch.Tensor
 cdef object from_numpy = torch.from_numpy
+
+
+def use_exchange_table(bint wanted):
+    """Use torch's exchange table where it has one that can be used, or never; return whether it is used."""
+    global table
+    table = NULL
+    capsule = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+    if wanted and capsule is not None:
+        found = <DLPackExchangeAPI*> PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
+        while found != NULL and found.header.version.major != DLPACK_MAJOR:
+            found = <DLPackExchangeAPI*> found.header.prev_api
+        table = found
+    return table != NULL
+
+
+use_exchange_table(True)
 
 
 cdef inline Result* _result_of(int64_t* slots) noexcept:
     return (<Result*> slots) - 1
+
+
+cdef void _free_result(DLManagedTensorVersioned* managed) noexcept nogil:
+    PyMem_RawFree(managed.manager_ctx)
 
 
 cdef void _free_capsule(object capsule) noexcept:
@@ -40,17 +79,42 @@ cdef int64_t* new_slots(int64_t size) except NULL:
         raise MemoryError(f"no memory for {size} slots")
     address = (<uintptr_t> memory + extra) // ALIGNMENT * ALIGNMENT
     slots = <int64_t*> address
-    _result_of(slots).memory = memory
+    _result_of(slots).managed.manager_ctx = memory
     return slots
 
 
 cdef object tensor_of(int64_t* slots, int64_t size):
-    return from_numpy(_array_of(slots, size))
+    cdef Result* result = _result_of(slots)
+    cdef DLTensor* tensor = &result.managed.dl_tensor
+    cdef void* made = NULL
+    if table == NULL:
+        return from_numpy(_array_of(slots, size))
+    result.shape = size
+    result.stride = 1
+    result.managed.version.major = DLPACK_MAJOR
+    result.managed.version.minor = 0
+    result.managed.deleter = _free_result
+    result.managed.flags = 0
+    tensor.data = slots
+    tensor.device.device_type = DEVICE_CPU
+    tensor.device.device_id = 0
+    tensor.ndim = 1
+    tensor.dtype.code = CODE_INT
+    tensor.dtype.bits = 64
+    tensor.dtype.lanes = 1
+    tensor.shape = &result.shape
+    tensor.strides = &result.stride
+    tensor.byte_offset = 0
+    # The memory is torch's from here on, also where this fails.
+    table.managed_tensor_to_py_object_no_sync(&result.managed, &made)
+    found = <object> made
+    Py_DECREF(found)
+    return found
 
 
 cdef object _array_of(int64_t* slots, cnp.npy_intp size):
     """Return an ndarray that owns the memory of a result."""
-    memory = _result_of(slots).memory
+    memory = _result_of(slots).managed.manager_ctx
     try:
         owner = PyCapsule_New(memory, NULL, NULL)
     except BaseException:
@@ -91,11 +155,29 @@ cdef int64_t small_int(object value) noexcept:
 
 
 cdef Int64View view_of(object values) noexcept:
-    """Look at a contiguous int64 ndarray in place."""
+    """Look at a contiguous int64 ndarray, or tensor of the host, in place."""
     cdef Int64View view
+    cdef DLTensor tensor
     view.data = NULL
     view.size = -1
-    if type(values) is cnp.ndarray:
+    if type(values) is Tensor:
+        if table == NULL:
+            return view
+        if table.dltensor_from_py_object_no_sync(<void*> values, &tensor) != 0:
+            PyErr_Clear()
+            return view
+        if (
+            tensor.ndim == 1
+            and tensor.dtype.code == CODE_INT
+            and tensor.dtype.bits == 64
+            and tensor.dtype.lanes == 1
+            and (tensor.device.device_type == DEVICE_CPU or tensor.device.device_type == DEVICE_CUDA_HOST)
+            and (tensor.strides == NULL or tensor.strides[0] == 1 or tensor.shape[0] == 1)
+            and tensor.shape[0] > 0
+        ):
+            view.data = <int64_t*> (<char*> tensor.data + tensor.byte_offset)
+            view.size = tensor.shape[0]
+    elif type(values) is cnp.ndarray:
         array = <cnp.ndarray> values
         if (
             cnp.PyArray_TYPE(array) == cnp.NPY_INT64
