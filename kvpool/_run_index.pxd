@@ -32,6 +32,9 @@ cdef class RunIndex:
     cdef readonly int64_t free
     cdef readonly int64_t steps
     cdef readonly list arrays
+    # The chunks among which those are whose lengths are not known.
+    cdef int64_t unknown_from
+    cdef int64_t unknown_to
     cdef uint64_t* words
     cdef uint8_t* flags
     cdef Summary* summaries
@@ -63,12 +66,16 @@ cdef class RunIndex:
     cdef void _note_length(self, int64_t start, int64_t length) noexcept
     cdef bint _make_exact(self, int64_t chunk) noexcept
     cdef void _measure_lengths(self, int64_t chunk) noexcept
+    cdef bint _add_alone(self, size_t page) noexcept
+    cdef void _forget_lengths(self, int64_t first, int64_t last) noexcept
     cdef void _measure_unknown(self) noexcept
     cdef bint _summarize(self, int64_t node, int64_t half) noexcept
     cdef void _climb(self, int64_t chunk) noexcept
     cdef bint _lowered(self, int64_t start, int64_t stop) noexcept
     cdef int64_t _exact_run(self, int64_t run, int64_t chunk) noexcept
     cdef int64_t _remove_runs_of(self, int64_t length, int64_t* pages, int64_t count) noexcept
+    cdef uint64_t _begins_of(self, int64_t word, int64_t length) noexcept
+    cdef void _drop_length(self, int64_t chunk, uint64_t named) noexcept
     cdef int64_t _lowest_naming(self, uint64_t named) noexcept
     cdef uint64_t _last_of_word(self, int64_t word) noexcept
     cdef int64_t _lowest_of_length(self, int64_t length) noexcept

@@ -51,6 +51,8 @@ class RunIndex:
         self.leaves = leaves
         self.free = 0
         self.steps = 0
+        self.unknown_from = chunks
+        self.unknown_to = 0
         self.words = new_words(self.arrays, chunks * CHUNK_WORDS)
         self.flags = new_bytes(self.arrays, chunks)
         self.summaries = new_summaries(self.arrays, 2 * leaves)
@@ -62,14 +64,28 @@ class RunIndex:
     def add_run(self, start, stop):
         """Add the pages from `start` to `stop`, none of them in the set. O(pages / 64 + log of the chunks)."""
         chunk: cython.longlong
-        self._write(start, stop, True)
         self.free += stop - start
+        if stop - start == 1 and self._add_alone(start):
+            return
+        self._write(start, stop, True)
         for chunk in range(start // CHUNK_PAGES, (stop - 1) // CHUNK_PAGES + 1):
             self._raise_summary(chunk, max(start, chunk * CHUNK_PAGES), min(stop, (chunk + 1) * CHUNK_PAGES))
         before: cython.longlong = self._free_before(start)
         # Where there are so many before it, the run was long already.
         if before < LONG_RUN:
             self._note_length(start - before, before + stop - start + self._free_from(stop))
+
+    def _add_alone(self, page):
+        """Add a page without free neighbours, whose run outgrows no summary that knows of any; False for another."""
+        bit: cython.size_t = page % WORD_PAGES
+        bits: cython.ulonglong = self.words[page // WORD_PAGES]
+        leaf: cython.size_t = self.leaves + page // CHUNK_PAGES
+        if bit == 0 or bit == WORD_PAGES - 1 or bits & (5 * FIRST_BIT << (bit - 1)) or not self.summaries[leaf].longest:
+            return False
+        self.words[page // WORD_PAGES] = bits | (FIRST_BIT << bit)
+        if not self.summaries[leaf].lengths & 1:
+            self._note_length(page, 1)
+        return True
 
     def add_pages(self, pages, count):
         """Add pages, none of them in the set, each stretch of ascending ones as a run."""
@@ -92,6 +108,7 @@ class RunIndex:
             if added:
                 self.free += added
                 self.flags[chunk] |= LENGTHS_UNKNOWN
+                self._forget_lengths(chunk, chunk)
                 if self._make_exact(chunk):
                     self._climb(chunk)
 
@@ -102,6 +119,7 @@ class RunIndex:
         self.mark(page)
         self.free += 1
         self.flags[chunk] = CHANGED
+        self._forget_lengths(chunk, chunk)
         if self.summaries[leaf].longest < CHUNK_PAGES or self.summaries[leaf].leading < CHUNK_PAGES:
             self.summaries[leaf].leading = CHUNK_PAGES
             self.summaries[leaf].longest = CHUNK_PAGES
@@ -140,11 +158,17 @@ class RunIndex:
         """Take out pages, all of them in the set."""
         i: cython.longlong
         page: cython.size_t
+        lowest: cython.longlong = self.num_pages
+        highest: cython.longlong = -1
         for i in range(count):
             page = pages[i]
             self.words[page // WORD_PAGES] &= FULL_WORD ^ (FIRST_BIT << (page % WORD_PAGES))
             self.flags[page // CHUNK_PAGES] = CHANGED
+            lowest = min(lowest, pages[i])
+            highest = max(highest, pages[i])
         self.free -= count
+        if count > 0:
+            self._forget_lengths(lowest // CHUNK_PAGES, highest // CHUNK_PAGES)
 
     def remove_all(self):
         """Make the set empty."""
@@ -407,6 +431,15 @@ class RunIndex:
             bits: cython.ulonglong = self.words[i]
             begins: cython.ulonglong = bits & (FULL_WORD ^ ((bits << 1) & FULL_WORD | before))
             before = bits >> (WORD_PAGES - 1)
+            # All runs of one, two and three pages at once: most are so short where there are many.
+            run: cython.longlong
+            for run in range(1, 4):
+                longer: cython.ulonglong = begins & bits >> run
+                if i + 1 < self.chunks * CHUNK_WORDS:
+                    longer |= begins & self.words[i + 1] << (WORD_PAGES - run)
+                if longer != begins:
+                    lengths |= FIRST_BIT << (run - 1)
+                begins = longer
             while begins:
                 page: cython.longlong = i * WORD_PAGES + trailing_zeros(begins)
                 lengths |= FIRST_BIT << (self._free_from(page) - 1)
@@ -420,10 +453,15 @@ class RunIndex:
             self.steps += 1
             lengths = self.summaries[2 * node].lengths | self.summaries[2 * node + 1].lengths
 
+    def _forget_lengths(self, first, last):
+        """Remember that among the chunks from `first` to `last` are some whose lengths are not known."""
+        self.unknown_from = min(self.unknown_from, first)
+        self.unknown_to = max(self.unknown_to, last + 1)
+
     def _measure_unknown(self):
         """Measure the lengths of every chunk that has changed, and of its neighbours where a run reaches across."""
         chunk: cython.longlong
-        for chunk in range(self.chunks):
+        for chunk in range(self.unknown_from, self.unknown_to):
             if self.flags[chunk] & LENGTHS_UNKNOWN:
                 if chunk > 0 and self.summaries[self.leaves + chunk - 1].trailing > 0:
                     self._measure_lengths(chunk - 1)
@@ -431,6 +469,8 @@ class RunIndex:
                 if chunk + 1 < self.chunks and not self.flags[chunk + 1] & LENGTHS_UNKNOWN:
                     if self.summaries[self.leaves + chunk + 1].leading > 0:
                         self._measure_lengths(chunk + 1)
+        self.unknown_from = self.chunks
+        self.unknown_to = 0
 
     def _summarize(self, node, half):
         """Make a summary of its two children, each of `half` pages; say whether its runs changed."""
@@ -492,26 +532,40 @@ class RunIndex:
         named: cython.ulonglong = FIRST_BIT << (length - 1)
         while count - taken >= length and self.summaries[1].lengths & named:
             chunk: cython.longlong = self._lowest_naming(named)
-            before: cython.ulonglong = self._last_of_word(chunk * CHUNK_WORDS - 1)
             i: cython.longlong
             for i in range(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS):
-                bits: cython.ulonglong = self.words[i]
-                begins: cython.ulonglong = bits & (FULL_WORD ^ ((bits << 1) & FULL_WORD | before))
-                before = bits >> (WORD_PAGES - 1)
+                begins: cython.ulonglong = self._begins_of(i, length)
                 while begins and count - taken >= length:
                     page: cython.longlong = i * WORD_PAGES + trailing_zeros(begins)
                     begins &= begins - 1
-                    if self._free_from(page) == length:
-                        self._write(page, page + length, False)
-                        self.flags[chunk] |= TOO_HIGH
-                        self.flags[(page + length - 1) // CHUNK_PAGES] |= TOO_HIGH
-                        for offset in range(length):
-                            pages[taken] = page + offset
-                            taken += 1
+                    self._write(page, page + length, False)
+                    self.flags[chunk] |= TOO_HIGH
+                    self.flags[(page + length - 1) // CHUNK_PAGES] |= TOO_HIGH
+                    for offset in range(length):
+                        pages[taken] = page + offset
+                        taken += 1
             if count - taken >= length:
-                self._measure_lengths(chunk)
+                self._drop_length(chunk, named)
         self.free -= taken
         return taken
+
+    def _begins_of(self, word, length):
+        """Return at which pages of a word a run of exactly `length` pages, less than LONG_RUN, begins."""
+        low: cython.ulonglong = self.words[word]
+        high: cython.ulonglong = self.words[word + 1] if word + 1 < self.chunks * CHUNK_WORDS else 0
+        before: cython.ulonglong = self._last_of_word(word - 1)
+        begins: cython.ulonglong = low & (FULL_WORD ^ ((low << 1) & FULL_WORD | before))
+        # Where `reach` free pages follow, each page itself included, found by doubling.
+        long_low: cython.ulonglong = low
+        long_high: cython.ulonglong = high
+        reach: cython.longlong = 1
+        while reach < length:
+            shift: cython.longlong = min(reach, length - reach)
+            long_low &= long_low >> shift | (long_high << (WORD_PAGES - shift)) & FULL_WORD
+            long_high &= long_high >> shift
+            reach += shift
+        longer: cython.ulonglong = low >> length | (high << (WORD_PAGES - length)) & FULL_WORD
+        return begins & long_low & (FULL_WORD ^ longer)
 
     def _lowest_naming(self, named):
         """Return the lowest chunk that names a length; there is one."""
@@ -532,18 +586,35 @@ class RunIndex:
 
         -1 where there is none in the first chunk that names it: then it no longer does.
         """
-        chunk: cython.longlong = self._lowest_naming(FIRST_BIT << (length - 1))
-        page: cython.longlong = chunk * CHUNK_PAGES
-        stop: cython.longlong = page + CHUNK_PAGES
-        if page > 0 and self.holds(page) and self.holds(page - 1):
-            page = self._next_taken(page, stop)
-        page = self._next_free(page, stop)
-        while page < stop:
-            if self._free_from(page) == length:
-                return page
-            page = self._next_free(self._next_taken(page, stop), stop)
-        self._measure_lengths(chunk)
+        named: cython.ulonglong = FIRST_BIT << (length - 1)
+        chunk: cython.longlong = self._lowest_naming(named)
+        i: cython.longlong
+        for i in range(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS):
+            begins: cython.ulonglong
+            if length < LONG_RUN:
+                begins = self._begins_of(i, length)
+                if begins:
+                    return i * WORD_PAGES + trailing_zeros(begins)
+            else:
+                # Only the last run that begins in a word can be so long.
+                taken: cython.ulonglong = self.words[i] ^ FULL_WORD
+                page: cython.longlong = i * WORD_PAGES + WORD_PAGES - leading_zeros(taken)
+                if leading_zeros(taken) == WORD_PAGES and self._last_of_word(i - 1):
+                    continue
+                if self._free_from(page) == length and page < (i + 1) * WORD_PAGES:
+                    return page
+        self._drop_length(chunk, named)
         return -1
+
+    def _drop_length(self, chunk, named):
+        """Say that no run of a length begins in a chunk any more."""
+        node: cython.longlong = self.leaves + chunk
+        self.summaries[node].lengths &= FULL_WORD ^ named
+        node //= 2
+        while node > 0 and not (self.summaries[2 * node].lengths | self.summaries[2 * node + 1].lengths) & named:
+            self.steps += 1
+            self.summaries[node].lengths &= FULL_WORD ^ named
+            node //= 2
 
     def _smallest_long_run(self, length):
         """Return where the smallest run of at least `length` pages starts, or -1: a pass over all summaries.
