@@ -60,7 +60,7 @@ lint: $(READY)
 
 # Compiled code is invisible to coverage: for this a copy without extension modules runs as plain Python.
 coverage: $(READY)
-	NUMBA_DISABLE_JIT=1 $(RUN) tests/plain_copy.py $(VENV)/plain $(PACKAGE_TESTS)
+	$(RUN) tests/plain_copy.py $(VENV)/plain $(PACKAGE_TESTS)
 	cd $(VENV)/plain && $(CURDIR)/$(RUN) -m coverage json --quiet -o $(CURDIR)/$(VENV)/coverage.json
 	$(RUN) tests/check_branches.py $(VENV)/coverage.json
 

@@ -14,8 +14,14 @@ MODULES = {
     "kvpool._sort": "kvpool/_sort.py",
     "kvpool._fifo_order": "kvpool/_fifo_order.py",
     "kvpool._lane": "kvpool/_lane.py",
+    "kvpool._token_cells": "kvpool/_token_cells.pyx",
+    "kvpool._tokens_input": "kvpool/_tokens_input.py",
     "kvpool.host": "kvpool/host.py",
     "kvpool.lanes": "kvpool/lanes.py",
+    "kvpool.token_buffer": "kvpool/token_buffer.py",
+    "kvpool.request_tokens": "kvpool/request_tokens.py",
+    "kvpool.token_table": "kvpool/token_table.py",
+    "kvpool.prefix": "kvpool/prefix.py",
 }
 HEADERS = ["kvpool/_vector_loops.h", "kvpool/_vector_loops_body.h"]
 DIRECTIVES = {

@@ -4,7 +4,7 @@ from benchmarks.common import Benchmark
 
 
 class Import(Benchmark):
-    """Import of kvpool in a fresh process, its kernels already compiled and cached."""
+    """Import of kvpool in a fresh process; where numba compiles its kernels, they are already cached."""
 
     version = "1"
     # About a second each, in a process of its own: fewer than elsewhere.
@@ -15,5 +15,5 @@ class Import(Benchmark):
     warmup_time = 0
 
     def timeraw_import(self):
-        """Time to import kvpool where torch and numpy are already imported, as in an engine; numba is most of it."""
+        """Time to import kvpool where torch and numpy are already imported, as in an engine."""
         return "import kvpool", "import numpy, torch"

@@ -41,8 +41,7 @@ class Repeated(Benchmark):
 
     def repeat_call(self, call, turns=TURNS):
         """Time a call, as the mean of so many."""
-        # The first call of a process also pays what is done once, as numba's choice of a kernel: it says nothing of how
-        # many calls a sample can hold.
+        # The first call of a process also pays what is done once: it says nothing of how many calls a sample can hold.
         if turns > 1:
             call()
         self.call = call

@@ -3,6 +3,8 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t
 
+from kvpool._dlpack cimport DLTensor
+
 cdef struct Int64View:
     # Borrowed from the object that it is a view of; the size is -1 where that is no contiguous int64 memory of the host.
     int64_t* data
@@ -20,6 +22,9 @@ cdef void free_scratch(int64_t* scratch) noexcept
 
 # An int that is exactly of that type and not negative, -1 for anything else.
 cdef int64_t small_int(object value) noexcept
+
+# Look at a contiguous one-dimensional tensor of the host, of any dtype, that holds something.
+cdef bint tensor_in(object values, DLTensor* tensor) noexcept
 
 cdef Int64View view_of(object values) noexcept
 cdef object packed(object values)

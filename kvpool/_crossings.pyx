@@ -154,6 +154,20 @@ cdef int64_t small_int(object value) noexcept:
     return -1 if overflow else found
 
 
+cdef bint tensor_in(object values, DLTensor* tensor) noexcept:
+    if table == NULL or type(values) is not Tensor:
+        return False
+    if table.dltensor_from_py_object_no_sync(<void*> values, tensor) != 0:
+        PyErr_Clear()
+        return False
+    return (
+        tensor.ndim == 1
+        and (tensor.device.device_type == DEVICE_CPU or tensor.device.device_type == DEVICE_CUDA_HOST)
+        and (tensor.strides == NULL or tensor.strides[0] == 1 or tensor.shape[0] == 1)
+        and tensor.shape[0] > 0
+    )
+
+
 cdef Int64View view_of(object values) noexcept:
     """Look at a contiguous int64 ndarray, or tensor of the host, in place."""
     cdef Int64View view
@@ -161,19 +175,11 @@ cdef Int64View view_of(object values) noexcept:
     view.data = NULL
     view.size = -1
     if type(values) is Tensor:
-        if table == NULL:
-            return view
-        if table.dltensor_from_py_object_no_sync(<void*> values, &tensor) != 0:
-            PyErr_Clear()
-            return view
         if (
-            tensor.ndim == 1
+            tensor_in(values, &tensor)
             and tensor.dtype.code == CODE_INT
             and tensor.dtype.bits == 64
             and tensor.dtype.lanes == 1
-            and (tensor.device.device_type == DEVICE_CPU or tensor.device.device_type == DEVICE_CUDA_HOST)
-            and (tensor.strides == NULL or tensor.strides[0] == 1 or tensor.shape[0] == 1)
-            and tensor.shape[0] > 0
         ):
             view.data = <int64_t*> (<char*> tensor.data + tensor.byte_offset)
             view.size = tensor.shape[0]

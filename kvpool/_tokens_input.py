@@ -4,45 +4,24 @@ Used by every token container; a function returns what its caller may trust or r
 """
 
 import operator
-import struct
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import Any
 
+import cython
 import numpy as np
-import numpy.typing as npt
 import torch
 
-Tokens = Iterable[int] | torch.Tensor | npt.NDArray[np.integer[Any]]
-TokenArray = npt.NDArray[Any]
+from kvpool.errors import TokenRangeError
+
+if not cython.compiled:
+    from kvpool._plain import code_of, packed_tokens
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
 NATIVE = {(kind, size): np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 
-# Items that one call of struct takes: enough to make its cost small, few enough that they stay in the cache.
-PACKED_AT_ONCE = 4096
-# Up to this many items, looking at each one's type costs less than searching the packed values.
-FEW = 100
 
-
-class TokenRangeError(OverflowError, ValueError):
-    """A token that the dtype cannot hold.
-
-    A ValueError, as malformed arguments are throughout kvpool, and the OverflowError that array.array and numpy raise.
-    """
-
-    def __init__(self, token: int, dtype: np.dtype[Any]) -> None:
-        super().__init__(token, dtype)
-        self.token = token
-        self.dtype = dtype
-
-    def __str__(self) -> str:
-        return f"token {self.token} does not fit {self.dtype}"
-
-
-def integer_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+def integer_dtype(dtype):
     """Return a dtype that holds token ids, in native byte order; any that is no integer type is a TypeError."""
     resolved = np.dtype(dtype)
     if resolved.kind not in "iu":
@@ -50,7 +29,7 @@ def integer_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     return NATIVE[resolved.kind, resolved.itemsize]
 
 
-def native(values: TokenArray) -> TokenArray:
+def native(values):
     """Return an integer array with the one dtype object of its kind and size, a copy only if its bytes are swapped.
 
     numpy has two types for some, of which torch knows one, and an unpickled array brings an object of its own.
@@ -59,12 +38,12 @@ def native(values: TokenArray) -> TokenArray:
     return values.view(dtype) if values.dtype == dtype else values.astype(dtype)
 
 
-def checked_token(token: object, dtype: np.dtype[Any]) -> int:
+def checked_token(token, dtype):
     """Return one token as a Python int that fits `dtype`."""
     if isinstance(token, (bool, np.bool_)) or getattr(token, "dtype", None) is torch.bool:
         raise TypeError(f"a token must be an integer, but {token!r} is a bool")
     try:
-        value = operator.index(token)  # type: ignore[arg-type]
+        value = operator.index(token)
     except TypeError:
         raise TypeError(f"a token must be an integer, not a {type(token).__name__}") from None
     limits = np.iinfo(dtype)
@@ -73,41 +52,47 @@ def checked_token(token: object, dtype: np.dtype[Any]) -> int:
     return value
 
 
-def token_array(tokens: Tokens) -> TokenArray:
+def token_array(tokens):
     """Return tokens as an ndarray of the integer dtype they have: a view of an array or a CPU tensor, else a copy.
 
     Python ints become int64, or uint64 where int64 cannot hold them. Nothing, of whatever dtype, is an empty array.
     """
-    values = _as_ndarray(tokens)
+    values = packed_tokens(tokens, code_of(INT64))
+    if values is None:
+        values = _as_ndarray(tokens)
     if values is not None:
         return values
-    items = _items(tokens)
+    items = tuple(tokens)
     try:
-        return _pack(items, INT64)
+        return _packed(items, INT64)
     except TokenRangeError as error:
         try:
-            return _pack(items, UINT64)
+            return _packed(items, UINT64)
         except TokenRangeError:
             raise error from None
 
 
-def tokens_as(tokens: Tokens, dtype: np.dtype[Any], *, copy: bool = False) -> TokenArray:
-    """Return tokens as an ndarray of `dtype`: a view of an array or a CPU tensor of that dtype, else a copy.
+def tokens_as(tokens, dtype, copy=False):
+    """Return tokens as a contiguous ndarray of `dtype`: a view of an array or a CPU tensor of that dtype, else a copy.
 
-    With `copy` it is a contiguous copy in any case.
+    With `copy` it is a copy in any case.
     """
+    values = packed_tokens(tokens, code_of(dtype))
+    if values is not None:
+        return values
     values = _as_ndarray(tokens)
     if values is None:
-        return _pack(_items(tokens), dtype)
+        return _packed(tuple(tokens), dtype)
     if values.size and not np.can_cast(values.dtype, dtype):
         limits = np.iinfo(dtype)
         for extreme in (int(values.min()), int(values.max())):
             if not limits.min <= extreme <= limits.max:
                 raise TokenRangeError(extreme, dtype)
-    return values.astype(dtype, copy=copy)
+    values = values.astype(dtype, copy=copy)
+    return values if values.flags.c_contiguous and values.flags.aligned else values.copy()
 
 
-def _as_ndarray(tokens: Tokens) -> TokenArray | None:
+def _as_ndarray(tokens):
     """Return what already is an array as an ndarray, and None for other iterables."""
     if type(tokens) is not np.ndarray:
         if isinstance(tokens, torch.Tensor):
@@ -133,43 +118,19 @@ def _as_ndarray(tokens: Tokens) -> TokenArray | None:
     return native(tokens)
 
 
-def _tensor_as_ndarray(tokens: torch.Tensor) -> TokenArray:
+def _tensor_as_ndarray(tokens):
     if tokens.dim() != 1:
         raise ValueError(f"tokens must have one dimension, but have shape {tuple(tokens.shape)}")
     if tokens.numel() == 0:
         return np.empty(0, np.int64)
     if tokens.dtype is torch.bool or tokens.is_floating_point() or tokens.is_complex() or tokens.is_quantized:
         raise TypeError(f"tokens must be integers, not {tokens.dtype}")
-    values: TokenArray = tokens.numpy(force=True)
-    return values
+    return tokens.numpy(force=True)
 
 
-def _items(tokens: Tokens) -> Sequence[Any]:
-    return tokens if isinstance(tokens, (list, tuple)) else list(tokens)
-
-
-def _pack(items: Sequence[Any], dtype: np.dtype[Any]) -> TokenArray:
-    """Return Python integers as an ndarray.
-
-    struct checks that each is an integer that fits and stores it, all in one loop over machine words, but takes bools.
-    Those have become 0 or 1, so that only where these stand the items are looked at again.
-    """
-    packed = np.empty(len(items), dtype)
-    cells = packed.data
-    try:
-        for start in range(0, len(items), PACKED_AT_ONCE):
-            part = items[start : start + PACKED_AT_ONCE]
-            struct.pack_into(f"{len(part)}{dtype.char}", cells, start * dtype.itemsize, *part)
-    except struct.error:
-        for item in items:
-            checked_token(item, dtype)
-        raise
-    if len(items) <= FEW:
-        suspects = items
-    else:
-        below_two = np.flatnonzero(packed.view(NATIVE["u", dtype.itemsize]) <= 1)
-        suspects = [items[i] for i in below_two.tolist()]
-    if not set(map(type, suspects)) <= {int}:
-        for item in suspects:
-            checked_token(item, dtype)
-    return packed
+def _packed(items, dtype):
+    """Return a tuple of integers as an ndarray; others than Python's own are asked for their value."""
+    ints = tuple([checked_token(item, dtype) for item in items])
+    values = packed_tokens(ints, code_of(dtype))
+    # Only what int64 does not hold is left.
+    return np.array(ints, dtype) if values is None else values

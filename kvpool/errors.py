@@ -1,6 +1,9 @@
-"""The one error type that kvpool adds to Python's own."""
+"""The error types that kvpool adds to Python's own."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 _PAGES_NAMED = 8
 
@@ -20,6 +23,21 @@ class FreeError(ValueError):
         return "cannot free " + "; ".join(
             f"{_name_pages(page_ids)}: {reason}" for reason, page_ids in self.faults.items()
         )
+
+
+class TokenRangeError(OverflowError, ValueError):
+    """A token that the dtype cannot hold.
+
+    A ValueError, as malformed arguments are throughout kvpool, and the OverflowError that array.array and numpy raise.
+    """
+
+    def __init__(self, token: int, dtype: np.dtype[Any]) -> None:
+        super().__init__(token, dtype)
+        self.token = token
+        self.dtype = dtype
+
+    def __str__(self) -> str:
+        return f"token {self.token} does not fit {self.dtype}"
 
 
 def _name_pages(page_ids: Sequence[int]) -> str:

@@ -7,7 +7,8 @@ import torch
 
 from kvpool._arguments import positive_int
 from kvpool._pinned import device_copier
-from kvpool._tokens_input import INT64, UINT64, Tokens, token_array, tokens_as
+from kvpool._tokens_input import INT64, UINT64, token_array, tokens_as
+from kvpool._types import Tokens
 
 
 class BatchStager:

@@ -2,29 +2,31 @@
 
 import array
 import operator
-from collections.abc import Iterator
-from typing import Any, ClassVar, Self, overload
 
+import cython
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from kvpool._tokens_input import (
-    TokenArray,
-    TokenRangeError,
-    Tokens,
-    checked_token,
-    integer_dtype,
-    native,
-    token_array,
-    tokens_as,
-)
+from kvpool._tokens_input import checked_token, integer_dtype, native, token_array, tokens_as
+
+if not cython.compiled:
+    from kvpool._plain import (
+        cells_in,
+        code_of,
+        copy_cells,
+        int_at,
+        new_cells,
+        put_bits,
+        put_int,
+        view_of_cells,
+        view_on,
+    )
 
 # Room that a buffer which grows gets at least, in tokens: an eighth of a short one would be used up at once.
 SPARE = 512
-_FULL = memoryview(bytearray())
 
 
+@cython.cclass
 class TokenBuffer:
     """An append-only growable sequence of token ids over one numpy buffer of an integer dtype.
 
@@ -36,7 +38,7 @@ class TokenBuffer:
     Built from a list, tuple, array.array, ndarray, tensor, another TokenBuffer or any other iterable of ints, which it
     copies. A token that is no integer (bools are none) is a TypeError and one that the dtype cannot hold an
     OverflowError that is also a ValueError; an array that is not one-dimensional is a ValueError. Whatever raises
-    leaves the buffer as it was.
+    leaves the buffer as it was, and `append` and `extend` are atomic.
 
     Views are ndarrays that cannot be written to. They stay valid and unchanged however the buffer grows, because it
     grows by an eighth into a new buffer. Costs are given for n tokens held and k given.
@@ -49,101 +51,86 @@ class TokenBuffer:
     True
     """
 
-    # `_array` is the buffer and `_length` how much of it is taken. `_cells` is what `append` writes through: the buffer
-    # as a memoryview, which checks an int's range faster than numpy, or nothing where the buffer came full. `_frozen`
-    # is a read-only view of the whole buffer, from which every view is cut.
-    __slots__ = ("_array", "_cells", "_frozen", "_length")
-
     # An ndarray on the left of `+` or `==` leaves the operation to the TokenBuffer instead of broadcasting over it.
     __array_ufunc__ = None
-    __hash__: ClassVar[None]  # type: ignore[assignment]
 
-    _array: TokenArray
-    _cells: memoryview
-    _frozen: TokenArray
-    _length: int
+    def __cinit__(self):
+        # Whoever forgets to call __init__ has a buffer of no tokens.
+        self.dtype = integer_dtype(np.int64)
+        self._fill(np.empty(0, np.int64), 0, 0)
 
-    def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None:
-        self._fill(tokens_as(tokens, integer_dtype(dtype), copy=True))
+    def __init__(self, tokens=(), dtype=np.int64):
+        resolved = integer_dtype(dtype)
+        values = tokens_as(tokens, resolved, True)
+        self._fill(values, len(values), len(values))
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the tokens."""
-        return self._array.dtype
-
-    def append(self, token: int) -> None:
+    @cython.binding(False)
+    def append(self, token):
         """Append one token. O(1) amortised."""
-        length = self._length
-        try:
-            if type(token) is int:
-                self._cells[length] = token
-                self._length = length + 1
-            else:
-                self.append(checked_token(token, self.dtype))
-        except IndexError:
-            self._reserve(length + 1)
-            self.append(token)
-        except ValueError:
-            raise TokenRangeError(token, self.dtype) from None
+        if self._length < self.room and put_int(self.cells, self._length, self.code, token):
+            self._length += 1
+            return
+        value = checked_token(token, self.dtype)
+        while not self._has_room(1):
+            pass
+        put_bits(self.cells, self._length, self.code, value)
+        self._length += 1
 
-    def extend(self, tokens: Tokens) -> None:
+    def extend(self, tokens):
         """Append tokens of any accepted kind, all of them or, where one is refused, none. O(k) amortised."""
         values = tokens_as(tokens, self.dtype)
-        length = self._length + len(values)
-        self._reserve(length)
-        self._array[self._length : length] = values
-        self._length = length
+        count: cython.longlong = len(values)
+        while not self._has_room(count):
+            pass
+        copy_cells(self.cells, self._length, cells_in(values), count, self.code)
+        self._length += count
 
-    def tolist(self) -> list[int]:
+    def tolist(self):
         """Return the tokens as a new list of Python ints. O(n)."""
-        tokens: list[int] = self._array[: self._length].tolist()
-        return tokens
+        return self._view(0, self._length).tolist()
 
-    def numpy(self) -> TokenArray:
+    def numpy(self):
         """Return the tokens as a read-only view of the buffer. O(1)."""
-        return self._frozen[: self._length]
+        return self._view(0, self._length)
 
-    def torch(self) -> torch.Tensor:
+    def torch(self):
         """Return the tokens as a tensor that shares the buffer. O(1).
 
         torch has no read-only tensors: what is written into this one changes the tokens. Clone it to write.
         """
-        return torch.from_numpy(self._array[: self._length])
+        return torch.from_numpy(view_on(self.array, self.cells, 0, self._length, self.code, True))
 
-    def check(self) -> None:
+    def check(self):
         """Assert that the buffer's parts agree. O(1)."""
-        assert self._array.ndim == 1, f"the buffer has shape {self._array.shape}"
-        assert self._array.dtype.kind in "iu", f"the buffer has dtype {self._array.dtype}"
-        assert self._array.flags.c_contiguous, f"the buffer has strides {self._array.strides}"
-        assert 0 <= self._length <= len(self._array), f"{self._length} tokens in a buffer of {len(self._array)}"
-        owner: object = self._array if len(self._cells) else _FULL.obj
-        assert self._cells.obj is owner, "appends go elsewhere than into the buffer"
-        assert self._frozen.base is self._array or self._frozen.base is self._array.base, "views are of another buffer"
-        assert not self._frozen.flags.writeable, "views can be written to"
+        assert self.array.ndim == 1, f"the buffer has shape {self.array.shape}"
+        assert self.array.dtype == self.dtype, f"the buffer has dtype {self.array.dtype}, not {self.dtype}"
+        assert self.array.flags.c_contiguous, f"the buffer has strides {self.array.strides}"
+        assert self.room in (0, len(self.array)), f"room for {self.room} tokens in a buffer of {len(self.array)}"
+        assert 0 <= self._length <= len(self.array), f"{self._length} tokens in a buffer of {len(self.array)}"
+        view = self._view(0, self._length)
+        assert view.base is self.array or view.base is self.array.base, "views are of another buffer"
+        assert not view.flags.writeable, "views can be written to"
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self._length
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self):
         return iter(self.tolist())
 
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> TokenArray: ...
-    def __getitem__(self, index: int | slice) -> int | TokenArray:
+    def __getitem__(self, index):
         """Return one token as a Python int, or a slice as a read-only view of the buffer. O(1)."""
         if isinstance(index, slice):
-            return self.numpy()[index]
-        position = operator.index(index)
-        if position < 0:
-            position += self._length
+            if index.step is None or index.step == 1:
+                start, stop, _ = index.indices(self._length)
+                return self._view(start, max(start, stop))
+            return self._view(0, self._length)[index]
+        number = operator.index(index)
+        position = number + self._length if number < 0 else number
         if not 0 <= position < self._length:
-            raise IndexError(f"index {index} is out of range for {self._length} tokens")
-        token: int = self._array.item(position)
-        return token
+            raise IndexError(f"index {number} is out of range for {self._length} tokens")
+        return int_at(self.cells, position, self.code)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         """Tell whether another sequence, of any of the accepted types, holds the same integers. O(n)."""
         if not isinstance(other, _SEQUENCES):
             return NotImplemented
@@ -152,60 +139,88 @@ class TokenBuffer:
         except (TypeError, ValueError):
             return False
 
-    def __add__(self, other: Tokens) -> "TokenBuffer":
+    def __add__(self, other):
         """Return a new buffer of this one's tokens and another sequence's, of this one's dtype. O(n + k)."""
         if not isinstance(other, _SEQUENCES):
             return NotImplemented
-        return self._concatenated(self.numpy(), tokens_as(other, self.dtype))
+        return _over(type(self), np.concatenate((self.numpy(), tokens_as(other, self.dtype))))
 
-    def __radd__(self, other: Tokens) -> "TokenBuffer":
+    def __radd__(self, other):
         """Return a new buffer of another sequence's tokens and this one's, of this one's dtype. O(n + k)."""
         if not isinstance(other, _SEQUENCES):
             return NotImplemented
-        return self._concatenated(tokens_as(other, self.dtype), self.numpy())
+        return _over(type(self), np.concatenate((tokens_as(other, self.dtype), self.numpy())))
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype=None, copy=None):
         view = self.numpy()
         return view if dtype is None and not copy else np.array(view, dtype=dtype, copy=copy)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         # The view is as long as the tokens are, so spare room is not pickled; protocol 5 takes it as one buffer.
-        return type(self)._over, (self.numpy(),)
+        return _over, (type(self), self.numpy())
 
-    def __repr__(self) -> str:
-        shown = ", ".join(map(str, self._array[: min(self._length, 8)]))
+    def __copy__(self):
+        return _over(type(self), self.numpy().copy())
+
+    def __deepcopy__(self, memo):
+        return _over(type(self), self.numpy().copy())
+
+    def __repr__(self):
+        shown = ", ".join(map(str, self._view(0, min(self._length, 8))))
         ellipsis = f", ... ({self._length} in all)" if self._length > 8 else ""
         return f"TokenBuffer([{shown}{ellipsis}], dtype={self.dtype})"
 
     @classmethod
-    def _over(cls, values: TokenArray) -> Self:
-        """Return a full buffer over an array that nobody else writes to; the array itself is never written to."""
-        buffer = cls.__new__(cls)
+    def _over(cls, values):
+        """Return a full buffer over an array, as pickles of version 0.1 ask for it."""
+        return _over(cls, values)
+
+    def _adopt(self, values):
+        """Take a whole array for the buffer, all of it tokens, which is never written to."""
+        values = native(values)
         # A pickle's bytes can be read-only memory, of which torch makes no tensor.
-        buffer._fill(native(values if values.flags.writeable else values.copy()))
-        return buffer
+        if not (values.flags.carray and values.ndim == 1):
+            values = values.copy().ravel()
+        self._fill(values, len(values), 0)
 
-    @classmethod
-    def _concatenated(cls, left: TokenArray, right: TokenArray) -> Self:
-        return cls._over(np.concatenate((left, right)))
+    def _fill(self, values, length, room):
+        """Take an array for the buffer, with `length` tokens; where there is no `room` it is never written to."""
+        code: cython.int = code_of(values.dtype)
+        dtype = values.dtype
+        # Kept until all is in place: what goes away with it may run a finaliser.
+        former = self.array if cython.compiled else None
+        self.array = values
+        self.cells = cells_in(values)
+        self._length = length
+        self.room = room
+        self.code = code
+        self.dtype = dtype
+        del former
 
-    def _fill(self, values: TokenArray) -> None:
-        """Take an array for the buffer, all of it tokens; what is appended goes into another."""
-        self._array = values
-        self._frozen = values[:]
-        self._frozen.flags.writeable = False
-        self._cells = _FULL
-        self._length = len(values)
+    def _has_room(self, more):
+        """Tell whether there is room for `more` tokens, and make some where not; views of the old buffer keep it."""
+        length: cython.longlong = self._length + more
+        if length <= self.room or more == 0:
+            return True
+        room: cython.longlong = length + max(length // 8, SPARE)
+        grown = new_cells(room, self.code)
+        copy_cells(cells_in(grown), 0, self.cells, self._length, self.code)
+        self._fill(grown, self._length, room)
+        return False
 
-    def _reserve(self, length: int) -> None:
-        """Make room for `length` tokens; views of the old buffer keep it."""
-        if length > len(self._array):
-            grown = np.empty(length + max(length // 8, SPARE), self.dtype)
-            taken = self._length
-            grown[:taken] = self._array[:taken]
-            self._fill(grown)
-            self._cells = grown.data
-            self._length = taken
+    def _token_view(self):
+        """Look at the tokens in place, for as long as nothing is appended."""
+        return view_of_cells(self.cells, self._length, self.code)
+
+    def _view(self, start, stop):
+        return view_on(self.array, self.cells, start, stop, self.code, False)
+
+
+def _over(kind, values):
+    """Return a full buffer of a kind over an array that nobody else writes to: what pickle and `+` make of one."""
+    buffer = kind.__new__(kind)
+    buffer._adopt(values)
+    return buffer
 
 
 # What `==` and `+` accept on the other side.

@@ -1,18 +1,35 @@
 """The token ids of a batch of requests, in one two-dimensional array."""
 
-from typing import Any
-
+import cython
 import numpy as np
-import numpy.typing as npt
 
-from kvpool._arguments import Integers, as_int, as_int64, positive_int, repeated
-from kvpool._kernels import ROW_LENGTH, ROW_LIMIT, TABLE_HEADER, append_to_int32_rows, append_to_int64_rows
-from kvpool._tokens_input import INT64, TokenArray, Tokens, integer_dtype, tokens_as
+from kvpool._arguments import as_int, as_int64, positive_int, repeated
+from kvpool._books import check_token_rows
+from kvpool._tokens_input import integer_dtype, tokens_as
 
-KERNELS = {np.dtype(np.int32): append_to_int32_rows, INT64: append_to_int64_rows}
+if not cython.compiled:
+    from kvpool._plain import (
+        cell,
+        cells_in,
+        code_of,
+        copy_cells,
+        fits,
+        free_scratch,
+        new_scratch,
+        part,
+        prefetch,
+        put,
+        rows_in,
+        tokens_in,
+        view_on,
+        widen,
+    )
+
 LINE = 16
+TOKEN_ROW = np.dtype([("length", np.int64), ("limit", np.int64), ("named", np.int64)])
 
 
+@cython.cclass
 class TokenTable:
     """The token ids of up to `max_requests` requests of up to `max_tokens` each, a row of one array for each.
 
@@ -21,8 +38,8 @@ class TokenTable:
 
     Memory is taken at once: `max_requests * max_tokens` tokens of `dtype`, int32 or int64. A token that is no integer
     (bools are none) is a TypeError and one that the dtype cannot hold an OverflowError that is also a ValueError; a
-    full table, an overlong row, and a row that is not in use or is named twice are ValueErrors. Whatever raises changes
-    nothing.
+    full table, an overlong row, and a row that is not in use or is named twice are ValueErrors. Every method is atomic,
+    and whatever raises changes nothing.
 
     >>> table = TokenTable(max_requests=2, max_tokens=4)
     >>> first, second = table.add([11, 12]), table.add([21])
@@ -34,117 +51,172 @@ class TokenTable:
     True
     """
 
-    # `_append` is the kernel for the dtype of `_cells`, whose layout kvpool._kernels describes.
-    __slots__ = ("_append", "_cells", "_max_tokens")
+    def __cinit__(self):
+        # Whoever forgets to call __init__ has a table of no rows.
+        self.dtype = np.dtype(np.int32)
+        self.row_array = np.zeros(0, TOKEN_ROW)
 
-    def __init__(self, max_requests: int, max_tokens: int, dtype: npt.DTypeLike = np.int32) -> None:
-        rows, self._max_tokens = positive_int(max_requests, "max_requests"), positive_int(max_tokens, "max_tokens")
+    def __init__(self, max_requests, max_tokens, dtype=np.int32):
+        rows, tokens = positive_int(max_requests, "max_requests"), positive_int(max_tokens, "max_tokens")
         token_dtype = integer_dtype(dtype)
-        if token_dtype not in KERNELS:
+        if token_dtype not in (np.int32, np.int64):
             raise TypeError(f"a table holds int32 or int64 tokens, not {token_dtype}")
-        if self._max_tokens > np.iinfo(token_dtype).max:
-            raise ValueError(f"max_tokens must fit {token_dtype}, but is {self._max_tokens}")
-        self._append = KERNELS[token_dtype]
+        if tokens > np.iinfo(token_dtype).max:
+            raise ValueError(f"max_tokens must fit {token_dtype}, but is {tokens}")
         # Rows of an odd number of cache lines: requests in step write to columns that a power of two would put into one
         # set of the cache.
-        lines = -(-(TABLE_HEADER + self._max_tokens) // LINE) | 1
-        self._cells: TokenArray = np.zeros((rows, lines * LINE), token_dtype)
+        lines = -(-tokens // LINE) | 1
+        cells = np.zeros(rows * lines * LINE, token_dtype)
+        row_array = np.zeros(rows, TOKEN_ROW)
+        self.max_requests = rows
+        self.max_tokens = tokens
+        self.dtype = token_dtype
+        self.code = code_of(token_dtype)
+        self.stride = lines * LINE
+        self.calls = 0
+        self.tokens = cells
+        self.cells = cells_in(cells)
+        self.row_array = row_array
+        self.rows = rows_in(row_array)
 
     @property
-    def max_requests(self) -> int:
-        """How many rows the table has."""
-        return len(self._cells)
-
-    @property
-    def max_tokens(self) -> int:
-        """How many tokens a row holds at most."""
-        return self._max_tokens
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the tokens."""
-        return self._cells.dtype
-
-    @property
-    def lengths(self) -> npt.NDArray[Any]:
+    def lengths(self):
         """How many tokens each row holds: a read-only view that follows the table, 0 for rows not in use. O(1)."""
-        return _read_only(self._lengths)
+        view = self.row_array["length"]
+        view.flags.writeable = False
+        return view
 
-    def add(self, tokens: Tokens) -> int:
+    def add(self, tokens):
         """Put a request's tokens, of any accepted kind, into the lowest row not in use and return its number.
 
         O(k) for k tokens, plus a search over the rows.
         """
         values = tokens_as(tokens, self.dtype)
-        if len(values) > self._max_tokens:
-            raise ValueError(f"a row holds at most {self._max_tokens} tokens, not {len(values)}")
-        row = int(self._cells[:, ROW_LIMIT].argmin())
-        cells = self._cells[row]
-        if cells[ROW_LIMIT]:
+        count: cython.longlong = len(values)
+        if count > self.max_tokens:
+            raise ValueError(f"a row holds at most {self.max_tokens} tokens, not {count}")
+        row: cython.longlong = 0
+        while row < self.max_requests and self.rows[row].limit:
+            row += 1
+        if row == self.max_requests:
             raise ValueError(f"all {self.max_requests} rows of the table are in use")
-        cells[TABLE_HEADER : TABLE_HEADER + len(values)] = values
-        cells[ROW_LENGTH], cells[ROW_LIMIT] = len(values), self._max_tokens
-        return row
+        number: object = row
+        copy_cells(self.cells, row * self.stride, cells_in(values), count, self.code)
+        self.rows[row].length = count
+        self.rows[row].limit = self.max_tokens
+        return number
 
-    def append(self, rows: Integers, tokens: Tokens) -> None:
-        """Append `tokens[i]` to row `rows[i]`, for every i. O(k) for k rows, fastest for ndarrays of int64."""
+    def append(self, rows, tokens):
+        """Append `tokens[i]` to row `rows[i]`, for every i. O(k) for k rows, fastest for arrays or CPU tensors."""
+        row_view = tokens_in(rows)
+        token_view = tokens_in(tokens)
+        if row_view.size < 0 or token_view.size != row_view.size:
+            # Both before either is looked at, as converting runs Python code.
+            numbers = as_int64(rows, "rows")
+            values = tokens_as(tokens, self.dtype)
+            if len(numbers) != len(values):
+                raise ValueError(f"rows and tokens must be of equal length, not {len(numbers)} and {len(values)}")
+            row_view = tokens_in(numbers)
+            token_view = tokens_in(values)
+        count: cython.longlong = row_view.size
+        scratch = new_scratch(2 * count)
         try:
-            # What is no ndarray has another kind of dtype or none; the kernel itself refuses other shapes and strides.
-            if rows.dtype is tokens.dtype is INT64 and self._append(self._cells, rows, tokens):  # type: ignore[union-attr]
-                return
-        except (AttributeError, TypeError):
-            pass
-        self._append_any(rows, tokens)
+            # A copy, which nobody writes to while it is checked and used.
+            widen(row_view, scratch)
+            widen(token_view, part(scratch, count))
+            if not self._append(scratch, part(scratch, count), count):
+                self._refuse([scratch[i] for i in range(count)], [scratch[count + i] for i in range(count)])
+        finally:
+            free_scratch(scratch)
 
-    def _append_any(self, rows: Integers, tokens: Tokens) -> None:
-        # Copies, as the kernel takes no strided or unaligned arrays.
-        numbers = as_int64(rows, "rows").copy()
-        values = tokens_as(tokens, self.dtype).astype(np.int64)
-        if self._append(self._cells, numbers, values):
-            return
-        if len(numbers) != len(values):
-            raise ValueError(f"rows and tokens must be of equal length, not {len(numbers)} and {len(values)}")
-        for number in numbers:
-            self._used(number)
-        twice = repeated(numbers)
+    def row(self, row):
+        """Return a row's tokens: a read-only view of their number now, valid until the row is removed. O(1)."""
+        number: cython.longlong = self._used(row)
+        start: cython.longlong = number * self.stride
+        return view_on(self.tokens, self.cells, start, start + self.rows[number].length, self.code, False)
+
+    def remove(self, row):
+        """Take a row out of use, so that `add` can give it to another request. O(1)."""
+        number: cython.longlong = self._used(row)
+        self.rows[number].length = 0
+        self.rows[number].limit = 0
+
+    def check(self):
+        """Assert that the table's parts agree. O(rows)."""
+        check_token_rows(*self._books())
+
+    def __reduce__(self):
+        return _rebuilt, (
+            type(self),
+            self.max_requests,
+            self.max_tokens,
+            self.dtype,
+            [self.row(row) if self.rows[row].limit else None for row in range(self.max_requests)],
+        )
+
+    def __deepcopy__(self, memo):
+        return self.__copy__()
+
+    def __copy__(self):
+        kind, fields = self.__reduce__()
+        return kind(*fields)
+
+    def _books(self):
+        """Return a copy of what is known of the rows."""
+        return self.row_array.copy(), self.max_tokens, self.calls
+
+    def _append(self, rows, tokens, count):
+        """Append a token to each row, or nothing: then return False.
+
+        That is when a row is not in use, full or named twice, or when a token does not fit.
+        """
+        i: cython.longlong
+        row: cython.longlong
+        self.calls += 1
+        for i in range(count):
+            row = rows[i]
+            if row < 0 or row >= self.max_requests or not fits(tokens[i], self.code):
+                return False
+            if self.rows[row].length >= self.rows[row].limit or self.rows[row].named == self.calls:
+                return False
+            self.rows[row].named = self.calls
+            prefetch(cell(self.cells, row * self.stride + self.rows[row].length, self.code), 1)
+        for i in range(count):
+            row = rows[i]
+            put(self.cells, row * self.stride + self.rows[row].length, self.code, tokens[i])
+            self.rows[row].length += 1
+        return True
+
+    def _refuse(self, rows, tokens):
+        """Raise for rows and tokens that cannot be appended."""
+        tokens_as(np.array(tokens, np.int64), self.dtype)
+        for row in rows:
+            self._used(row)
+        twice = repeated(np.array(rows, np.int64))
         if len(twice):
             raise ValueError(f"rows must not name row {twice[0]} twice")
-        full = numbers[self._lengths[numbers] == self._max_tokens]
-        raise ValueError(f"row {full[0]} already holds {self._max_tokens} tokens")
+        for row in rows:
+            if self.rows[row].length == self.rows[row].limit:
+                raise ValueError(f"row {row} already holds {self.max_tokens} tokens")
+        raise RuntimeError("another thread has changed the table meanwhile")
 
-    def row(self, row: int) -> TokenArray:
-        """Return a row's tokens: a read-only view of their number now, valid until the row is removed. O(1)."""
-        cells = self._used(row)
-        return _read_only(cells[TABLE_HEADER : TABLE_HEADER + cells[ROW_LENGTH]])
-
-    def remove(self, row: int) -> None:
-        """Take a row out of use, so that `add` can give it to another request. O(1)."""
-        cells = self._used(row)
-        cells[ROW_LENGTH] = cells[ROW_LIMIT] = 0
-
-    def check(self) -> None:
-        """Assert that the table's parts agree. O(rows)."""
-        lengths, limits = self._lengths, self._cells[:, ROW_LIMIT]
-        assert np.isin(limits, (0, self._max_tokens)).all(), f"a row is limited to neither all nor nothing: {limits}"
-        assert (lengths >= 0).all(), f"a row has a negative length: {lengths}"
-        assert (lengths <= limits).all(), f"a row is longer than its limit: {lengths}, {limits}"
-
-    @property
-    def _lengths(self) -> npt.NDArray[Any]:
-        return self._cells[:, ROW_LENGTH]
-
-    def _used(self, row: object) -> TokenArray:
-        """Return the cells of a row in use."""
+    def _used(self, row):
+        """Return the number of a row in use."""
         number = as_int(row, "row")
         if not 0 <= number < self.max_requests:
             raise ValueError(f"row must be between 0 and {self.max_requests - 1}, not {number}")
-        cells: TokenArray = self._cells[number]
-        if not cells[ROW_LIMIT]:
+        if not self.rows[number].limit:
             raise ValueError(f"row {number} is not in use")
-        return cells
+        return number
 
 
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    view = array[:]
-    view.flags.writeable = False
-    return view
+def _rebuilt(kind, max_requests, max_tokens, dtype, rows):
+    """Build the table of some rows: what pickle and copy make of one."""
+    table = kind(max_requests, max_tokens, dtype)
+    # The rows not in use between others are filled, so that each gets its number.
+    for tokens in rows:
+        table.add(() if tokens is None else tokens)
+    for row, tokens in enumerate(rows):
+        if tokens is None:
+            table.remove(row)
+    return table

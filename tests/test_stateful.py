@@ -8,7 +8,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, _kernels
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator
+from tests.compiled import COMPILED
 from tests.oracle import HostOracle, LaneOracle
 
 POLICIES = {
@@ -195,9 +196,7 @@ class LaneMachine(PoolMachine):
         assert self.pool.compute_owner_lane_stats([])[1] == available
 
 
-MACHINE_SETTINGS = settings(
-    max_examples=15 if _kernels.config.DISABLE_JIT else 60, stateful_step_count=40, deadline=None
-)
+MACHINE_SETTINGS = settings(max_examples=60 if COMPILED else 15, stateful_step_count=40, deadline=None)
 TestHostMachine = HostMachine.TestCase
 TestHostMachine.settings = MACHINE_SETTINGS
 TestLaneMachine = LaneMachine.TestCase

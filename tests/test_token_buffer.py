@@ -417,13 +417,6 @@ def test_says_what_it_holds() -> None:
     assert repr(TokenBuffer(range(9))) == "TokenBuffer([0, 1, 2, 3, 4, 5, 6, 7, ... (9 in all)], dtype=int64)"
 
 
-def test_check_finds_a_length_beyond_the_buffer() -> None:
-    buffer = TokenBuffer([1, 2])
-    buffer._length = 3
-    with pytest.raises(AssertionError, match="3 tokens in a buffer of 2"):
-        buffer.check()
-
-
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_bytes_a_token(dtype: Any) -> None:
     """Everything counted: at 10,000 tokens half a byte more than the tokens, 1.15 times that after appends."""
@@ -448,5 +441,5 @@ def test_grows_a_logarithmic_number_of_times() -> None:
     addresses = set()
     for token in range(20_000):
         buffer.append(token)
-        addresses.add((buffer.numpy().ctypes.data, len(buffer._array)))
+        addresses.add(buffer.numpy().ctypes.data)
     assert len(addresses) < 100

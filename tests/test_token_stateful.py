@@ -9,7 +9,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvpool import TokenBuffer, TokenTable, _kernels, match_prefix
+from kvpool import TokenBuffer, TokenTable, match_prefix
+from tests.compiled import COMPILED
 from tests.tokens import REFUSED, SEQUENCES, Convert
 
 DTYPES = st.sampled_from([np.int32, np.int64, np.int8])
@@ -185,5 +186,5 @@ class TableMachine(RuleBasedStateMachine):
 TestBuffer = BufferMachine.TestCase
 TestTable = TableMachine.TestCase
 TestBuffer.settings = TestTable.settings = settings(
-    max_examples=15 if _kernels.config.DISABLE_JIT else 60, stateful_step_count=40, deadline=None
+    max_examples=60 if COMPILED else 15, stateful_step_count=40, deadline=None
 )

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kvpool import TokenBuffer, TokenTable
+from kvpool._books import check_token_rows
 from tests.pools import INPUTS as INTEGERS
 from tests.tokens import EMPTY, INPUTS, REFUSED, REFUSED_IDS, Convert
 
@@ -235,13 +236,13 @@ def test_takes_the_slices_of_a_buffer(table: TokenTable) -> None:
     assert table.row(3).tolist() == [8]
 
 
-@pytest.mark.parametrize("damage", [-1, 6])
-def test_check_finds_books_that_disagree(damage: int, table: TokenTable) -> None:
-    table.check()
-    lengths = table._lengths
-    lengths[0] = damage
+@pytest.mark.parametrize(("field", "damage"), [("length", -1), ("length", 6), ("limit", 4), ("named", 99)])
+def test_check_finds_books_that_disagree(field: str, damage: int, table: TokenTable) -> None:
+    rows, max_tokens, calls = table._books()
+    check_token_rows(rows, max_tokens, calls)
+    rows[field][0] = damage
     with pytest.raises(AssertionError, match="row"):
-        table.check()
+        check_token_rows(rows, max_tokens, calls)
 
 
 def test_refuses_rows_longer_than_a_length_can_say() -> None:

@@ -1,0 +1,1 @@
+from kvpool._token_cells cimport code_of, packed_tokens

@@ -1,0 +1,6 @@
+"""How far two token sequences agree."""
+
+from kvpool._types import Tokens
+
+def match_prefix(a: Tokens, b: Tokens, page_size: int = 1) -> int:
+    """Return the length of the common prefix of two token sequences, rounded down to whole pages."""

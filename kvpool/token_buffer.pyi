@@ -1,0 +1,53 @@
+"""One request's token ids, in one numpy buffer that grows at its end."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kvpool._types import TokenArray, Tokens
+
+class TokenBuffer:
+    """An append-only growable sequence of token ids over one numpy buffer of an integer dtype."""
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    __array_ufunc__: ClassVar[None]
+
+    def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None: ...
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the tokens."""
+
+    def append(self, token: int) -> None:
+        """Append one token. O(1) amortised."""
+
+    def extend(self, tokens: Tokens) -> None:
+        """Append tokens of any accepted kind, all of them or, where one is refused, none. O(k) amortised."""
+
+    def tolist(self) -> list[int]:
+        """Return the tokens as a new list of Python ints. O(n)."""
+
+    def numpy(self) -> TokenArray:
+        """Return the tokens as a read-only view of the buffer. O(1)."""
+
+    def torch(self) -> torch.Tensor:
+        """Return the tokens as a tensor that shares the buffer; clone it to write. O(1)."""
+
+    def check(self) -> None:
+        """Assert that the buffer's parts agree. O(1)."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[int]: ...
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> TokenArray: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __add__(self, other: Tokens) -> TokenBuffer: ...
+    def __radd__(self, other: Tokens) -> TokenBuffer: ...
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def __copy__(self) -> TokenBuffer: ...
+    def __deepcopy__(self, memo: Any) -> TokenBuffer: ...
