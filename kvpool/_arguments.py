@@ -91,12 +91,14 @@ def as_int64(values: Integers, name: str) -> Int64Array:
     """
     if isinstance(values, torch.Tensor):
         try:
-            values = values.numpy(force=True)
+            values = _array_of(values)
         except (TypeError, RuntimeError, NotImplementedError):
             raise TypeError(f"{name} must be integers, not {values.dtype} on {values.device}") from None
     if not isinstance(values, np.ndarray):
         return _sequence_as_int64(values, name)
-    if values.dtype == INT64 and values.ndim == 1 and values.flags.carray:
+    # A subclass may say of itself what it likes, and long long, where long has its size, is another type to C.
+    values = np.asarray(values)
+    if values.dtype.num == INT64.num and values.dtype.isnative and values.ndim == 1 and values.flags.carray:
         return cast(Int64Array, values)
     if values.ndim != 1:
         raise ValueError(f"{name} must have one dimension, but have shape {values.shape}")
@@ -106,7 +108,18 @@ def as_int64(values: Integers, name: str) -> Int64Array:
         raise TypeError(f"{name} must be integers, not {values.dtype}")
     if values.dtype.kind == "u" and values.dtype.itemsize == 8 and values.max() > INT64_MAX:
         raise BeyondInt64Error(name, int(values.max()))
-    return np.array(values, np.int64)
+    # Not np.array, which takes long long for what int64 is.
+    array = np.empty(values.size, np.int64)
+    array[:] = values
+    return array
+
+
+def _array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """Return a tensor as an ndarray; a RuntimeError where it has no memory, of which numpy would make some up."""
+    array: npt.NDArray[Any] = tensor.numpy(force=True)
+    if array.size > 0 and tensor.data_ptr() == 0:
+        raise RuntimeError("the tensor has no memory")
+    return array
 
 
 def _sequence_as_int64(values: Sequence[int], name: str) -> Int64Array:

@@ -16,6 +16,7 @@ cdef object tensor_of(int64_t* slots, int64_t size)
 
 cdef object new_ids(int64_t size)
 cdef int64_t* ids_in(object array) noexcept
+cdef void keep_first(object array, int64_t size) noexcept
 
 cdef int64_t* new_scratch(int64_t count) except NULL
 cdef void free_scratch(int64_t* scratch) noexcept

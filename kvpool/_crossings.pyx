@@ -135,6 +135,19 @@ cdef int64_t* ids_in(object array) noexcept:
     return <int64_t*> cnp.PyArray_DATA(<cnp.ndarray> array)
 
 
+cdef void keep_first(object array, int64_t size) noexcept:
+    """Give back what an ndarray has beyond its first `size` elements; nothing else refers to it yet."""
+    cdef cnp.npy_intp length = size
+    cdef cnp.PyArray_Dims dims
+    dims.ptr = &length
+    dims.len = 1
+    try:
+        cnp.PyArray_Resize(<cnp.ndarray> array, &dims, 0, cnp.NPY_CORDER)
+    except BaseException:
+        # Its memory stays larger than what it shows.
+        cnp.PyArray_DIMS(<cnp.ndarray> array)[0] = length
+
+
 cdef int64_t* new_scratch(int64_t count) except NULL:
     scratch = <int64_t*> PyMem_RawMalloc(<size_t> max(count, 1) * sizeof(int64_t))
     if scratch == NULL:
@@ -165,6 +178,7 @@ cdef bint tensor_in(object values, DLTensor* tensor) noexcept:
         and (tensor.device.device_type == DEVICE_CPU or tensor.device.device_type == DEVICE_CUDA_HOST)
         and (tensor.strides == NULL or tensor.strides[0] == 1 or tensor.shape[0] == 1)
         and tensor.shape[0] > 0
+        and tensor.data != NULL
     )
 
 

@@ -8,6 +8,7 @@ if not cython.compiled:
     BLOCK_PAGES, NOTHING = 16, -1
 
 
+@cython.no_gc
 @cython.final
 @cython.cclass
 class FifoOrder:
@@ -127,11 +128,12 @@ class FifoOrder:
     def as_bytes(self):
         """Return all pages in their order as the bytes of an int32 array."""
         arrays: list = []
-        pages = new_int32(arrays, self.length)
+        length: cython.longlong = self.length
+        pages = new_int32(arrays, length)
         found: cython.longlong = 0
         block: cython.int = self.first
         slot: cython.longlong = self.first_start
-        while found < self.length:
+        while found < length:
             if slot == BLOCK_PAGES:
                 block = self.next[block]
                 slot = 0

@@ -8,6 +8,7 @@ if not cython.compiled:
     from kvpool._plain import part
 
 
+@cython.no_gc
 @cython.final
 @cython.cclass
 class Lane:

@@ -97,6 +97,10 @@ def ids_in(values: Any) -> Any:
     return memoryview(values)
 
 
+def keep_first(values: Any, size: int) -> None:
+    values.resize(size, refcheck=False)
+
+
 def new_scratch(count: int) -> Any:
     return memoryview(array("q", bytes(8 * count)))
 
@@ -121,7 +125,10 @@ class Int64View:
 
 def view_of(values: Any) -> Int64View:
     if type(values) is torch.Tensor and values.dtype is torch.int64 and values.device.type == "cpu":
-        values = values.numpy()
+        try:
+            values = values.numpy()
+        except RuntimeError:
+            return Int64View(None, -1)
     if type(values) is np.ndarray and values.dtype == np.int64 and values.ndim == 1 and values.flags.carray:
         return Int64View(memoryview(values), values.size)
     return Int64View(None, -1)

@@ -20,6 +20,7 @@ if not cython.compiled:
     TOO_HIGH, LENGTHS_UNKNOWN, CHANGED = 1, 2, 3
 
 
+@cython.no_gc
 @cython.final
 @cython.cclass
 class RunIndex:

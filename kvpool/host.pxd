@@ -4,6 +4,7 @@ from kvpool._crossings cimport (
     Int64View,
     free_scratch,
     ids_in,
+    keep_first,
     new_ids,
     new_scratch,
     new_slots,
@@ -33,6 +34,8 @@ cdef class HostAllocator:
     cdef object __weakref__
     cdef dict __dict__
 
+    cdef int _policy(self, object policy) except -1
+    cdef int64_t _wanted(self, object num_pages) except -1
     cdef object _alloc(self, object need_size, int policy)
     cdef bint _take(self, int64_t* pages, int64_t count, int policy) except -1
     cdef void _take_fewest_runs(self, int64_t* pages, int64_t* scratch, int64_t count) noexcept

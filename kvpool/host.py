@@ -16,7 +16,6 @@ from kvpool._arguments import (
     real_number,
 )
 from kvpool._books import check_order, check_run_index
-from kvpool.runs import page_runs
 from kvpool.snapshots import HostSnapshot
 
 if not cython.compiled:
@@ -25,6 +24,7 @@ if not cython.compiled:
         expand,
         free_scratch,
         ids_in,
+        keep_first,
         new_ids,
         new_scratch,
         new_slots,
@@ -44,6 +44,7 @@ _MAX_PAGES = 2**30 - 1
 _POLICIES = {"fifo": 0, "contiguous": 1, "fewest_runs": 2}
 
 
+@cython.no_gc_clear
 @cython.cclass
 class HostAllocator:
     """A pool of `num_pages` pages of `page_size` token slots; page ids run from 0 to `num_pages - 1`.
@@ -88,6 +89,9 @@ class HostAllocator:
         index = RunIndex(pages)
         order.append_all()
         index.add_run(0, pages)
+        # A call may be under way that has read the geometry.
+        if self.num_pages > 0 and (self.num_pages != pages or self.page_size != slots):
+            raise ValueError(f"the pool is built, of {self.num_pages} pages of {self.page_size} slots, and stays so")
         self.num_pages = pages
         self.page_size = slots
         self.size = pages * slots
@@ -155,14 +159,8 @@ class HostAllocator:
         A fresh int64 ndarray in the order of the method that the policy belongs to, at its cost without the slots.
         Raises ValueError for a negative number or an unknown policy, TypeError for a number that is no integer.
         """
-        taking: cython.int = FIFO
-        if policy != "fifo":
-            if not isinstance(policy, str) or policy not in _POLICIES:
-                raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
-            taking = _POLICIES[policy]
-        wanted: cython.longlong = small_int(num_pages)
-        if wanted < 0:
-            wanted = min(count(num_pages, "num_pages"), INT64_MAX)
+        taking: cython.int = self._policy(policy)
+        wanted: cython.longlong = self._wanted(num_pages)
         if wanted > self.order.length:
             return None
         page_ids = new_ids(wanted)
@@ -175,8 +173,30 @@ class HostAllocator:
         >>> starts.tolist(), lengths.tolist()
         ([0], [3])
         """
-        page_ids = self.alloc_pages(num_pages, policy)
-        return None if page_ids is None else page_runs(page_ids)
+        taking: cython.int = self._policy(policy)
+        wanted: cython.longlong = self._wanted(num_pages)
+        if wanted > self.order.length:
+            return None
+        # How many runs there are is known once the pages are taken: until then there is room for as many as pages.
+        result = new_ids(wanted), new_ids(wanted)
+        starts = ids_in(result[0])
+        lengths = ids_in(result[1])
+        if not self._take(starts, wanted, taking):
+            return None
+        runs: cython.longlong = 0
+        page: cython.longlong
+        i: cython.longlong
+        for i in range(wanted):
+            page = starts[i]
+            if runs > 0 and page == starts[runs - 1] + lengths[runs - 1]:
+                lengths[runs - 1] += 1
+            else:
+                starts[runs] = page
+                lengths[runs] = 1
+                runs += 1
+        keep_first(result[0], runs)
+        keep_first(result[1], runs)
+        return result
 
     def free(self, slots):
         """Give slots back, whole pages in any order; return how many slots were freed.
@@ -222,7 +242,8 @@ class HostAllocator:
         self.order.remove_all()
         self.order.append_all()
         self.index.remove_all()
-        self.index.add_run(0, self.num_pages)
+        if self.num_pages > 0:
+            self.index.add_run(0, self.num_pages)
 
     def check(self):
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""
@@ -249,7 +270,24 @@ class HostAllocator:
 
     def _free_among(self, page_ids):
         """Tell of each of some pages whether it is a free page of this pool."""
-        return np.array([0 <= page < self.num_pages and self.index.holds(page) for page in page_ids.tolist()], np.bool_)
+        page: cython.longlong
+        found = []
+        for page in page_ids.tolist():
+            found.append(0 <= page < self.num_pages and self.index.holds(page))
+        return np.array(found, np.bool_)
+
+    def _policy(self, policy):
+        """Return the number of a policy."""
+        if policy == "fifo":
+            return FIFO
+        if not isinstance(policy, str) or policy not in _POLICIES:
+            raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
+        return _POLICIES[policy]
+
+    def _wanted(self, num_pages):
+        """Return a number of pages that is asked for; one beyond int64, which no pool has, as the largest."""
+        wanted: cython.longlong = small_int(num_pages)
+        return wanted if wanted >= 0 else min(count(num_pages, "num_pages"), INT64_MAX)
 
     def _alloc(self, need_size, policy):
         size: cython.longlong = small_int(need_size)

@@ -42,6 +42,7 @@ if not cython.compiled:
     from kvpool._run_index import CHUNK_PAGES, CHUNK_WORDS, RunIndex
 
 
+@cython.no_gc_clear
 @cython.cclass
 class OwnerLaneAllocator:
     """A pool that `cp_size` ranks share, `physical_pages` pages of `page_size` slots on each.
@@ -89,16 +90,25 @@ class OwnerLaneAllocator:
             raise ValueError(f'selection must be "contiguous" or "fifo", not {selection!r}')
         if (pages * ranks + 1) * slots > INT64_MAX:
             raise ValueError(f"{pages * ranks} pages of {slots} slots are more slots than int64 counts")
+        # A plain string, also of an enumeration's.
+        selected = "contiguous" if selection == "contiguous" else "fifo"
         lanes = [Lane(pages) for _ in range(ranks)]
+        for lane in lanes:
+            cython.cast(Lane, lane).free.add_run(0, pages)
+        # A call may be under way that has read the geometry.
+        if self.cp_size > 0 and (self.physical_pages != pages or self.page_size != slots or self.cp_size != ranks):
+            raise ValueError(
+                f"the pool is built, of {self.physical_pages} pages of {self.page_size} slots in {self.cp_size} lanes, "
+                "and stays so"
+            )
         self.physical_pages = pages
         self.page_size = slots
         self.cp_size = ranks
+        self.lanes = lanes
+        self.selection = selected
+        self.contiguous = selected == "contiguous"
         self.device = target
         self.copier = copier
-        self.selection = selection
-        self.contiguous = selection == "contiguous"
-        self.lanes = lanes
-        self.clear()
 
     @property
     def num_pages(self):
@@ -149,7 +159,8 @@ class OwnerLaneAllocator:
         integers. O(n + c log P).
         """
         if self.copier is not None:
-            return self._send(self._ranks(owners))
+            # A copy: what is chosen for must be what is taken for.
+            return self._send(self.copier, np.array(self._ranks(owners)))
         view = view_of(owners)
         array = None
         if view.size < 0:
@@ -248,7 +259,7 @@ class OwnerLaneAllocator:
         if found.size != rows * self._row_words():
             expected = rows * self._row_words()
             raise ValueError(f"the snapshot is damaged: it has {found.size} words of page bits, not {expected}")
-        table = found.reshape(rows, -1)
+        table = found.reshape(rows, self._row_words())
         bits = np.unpackbits(table.view(np.uint8), axis=1, bitorder="little")
         if bits[:, self.physical_pages :].any() or (table[: self.cp_size] & table[self.cp_size :]).any():
             raise ValueError("the snapshot is damaged: it has pages beyond the last, or in both sets")
@@ -299,13 +310,14 @@ class OwnerLaneAllocator:
 
     def _available_among(self, page_ids):
         """Tell of each of some pages whether it is a free or released page of this pool."""
+        page: cython.longlong
         found = []
         for page in page_ids.tolist():
             held = 1 <= page <= self.physical_pages * self.cp_size
             found.append(held and self._lane((page - 1) % self.cp_size).holds((page - 1) // self.cp_size))
         return np.array(found, np.bool_)
 
-    def _send(self, ranks):
+    def _send(self, copier, ranks):
         """Return the slots of pages on the device; nothing has changed where one of the steps fails.
 
         The slots are on their way before the pages are taken. Where another thread was faster, pages are chosen anew.
@@ -315,7 +327,7 @@ class OwnerLaneAllocator:
             if page_ids is None:
                 return None
             slots = (page_ids[:, np.newaxis] * self.page_size + np.arange(self.page_size)).ravel()
-            result = self.copier.send(slots)
+            result = copier.send(slots)
             if self._take_selected(ranks, page_ids):
                 return result
 
