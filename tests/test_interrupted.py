@@ -1,0 +1,370 @@
+"""Whatever interrupts a call, the pool is as before it or as after it: signals, failures on the way, no memory."""
+
+import gc
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kvpool import HostAllocator, OwnerLaneAllocator
+from tests.pools import Kind
+
+CALLS = 20_000
+
+
+class StruckError(Exception):
+    """What a signal handler raises."""
+
+
+def host_pool() -> HostAllocator:
+    pool = HostAllocator(700, 2)
+    pool.alloc(400)
+    pool.free(list(range(40, 120)))
+    return pool
+
+
+def lane_pool() -> OwnerLaneAllocator:
+    pool = OwnerLaneAllocator(300, 2, 2)
+    pool.alloc_pages_with_owners([0, 1] * 100)
+    pool.return_pages(list(range(3, 60)))
+    return pool
+
+
+HOST_PICTURE = HostAllocator(700, 2).snapshot()
+LANE_PICTURE = OwnerLaneAllocator(300, 2, 2).snapshot()
+HELD = list(range(200, 260))
+OWNERS = [0, 1, 1, 0] * 9
+
+#: One line a call: each is made on a pool as `host_pool` or `lane_pool` builds it.
+HOST_CALLS: dict[str, Callable[[Any], Any]] = {
+    "alloc": lambda pool: pool.alloc(60),
+    "alloc nothing": lambda pool: pool.alloc(0),
+    "alloc of a wrong size": lambda pool: pool.alloc(3),
+    "alloc_contiguous_preferred": lambda pool: pool.alloc_contiguous_preferred(120),
+    "alloc_fewest_runs": lambda pool: pool.alloc_fewest_runs(1040),
+    "alloc_pages": lambda pool: pool.alloc_pages(90, "contiguous"),
+    "alloc_runs": lambda pool: pool.alloc_runs(520, "fifo"),
+    "free, tensor": lambda pool: pool.free(torch.tensor(HELD)),
+    "free, list": lambda pool: pool.free(HELD),
+    "free, in any order": lambda pool: pool.free(HELD[::-1]),
+    "free, numpy ints": lambda pool: pool.free([np.int64(slot) for slot in HELD]),
+    "free of free pages": lambda pool: pool.free([0, 1, 40, 41]),
+    "return_pages": lambda pool: pool.return_pages(range(100, 130)),
+    "return_pages, twice": lambda pool: pool.return_pages(np.array([120, 120, 9_999])),
+    "restore": lambda pool: pool.restore(HOST_PICTURE),
+    "clear": lambda pool: pool.clear(),
+    "largest_run": lambda pool: pool.largest_run(),
+    "snapshot": lambda pool: pool.snapshot(),
+    "free_page_ids": lambda pool: pool.free_page_ids(),
+}
+LANE_CALLS: dict[str, Callable[[Any], Any]] = {
+    "alloc_pages_with_owners, list": lambda pool: pool.alloc_pages_with_owners(OWNERS),
+    "alloc_pages_with_owners, int32": lambda pool: pool.alloc_pages_with_owners(np.array(OWNERS, np.int32)),
+    "alloc_pages_with_owners, no rank": lambda pool: pool.alloc_pages_with_owners([0, 2]),
+    "select_pages": lambda pool: pool.select_pages(OWNERS),
+    "free, tensor": lambda pool: pool.free(torch.tensor(HELD)),
+    "free, list": lambda pool: pool.free(HELD),
+    "free, in any order": lambda pool: pool.free(HELD[::-1]),
+    "return_pages": lambda pool: pool.return_pages(range(100, 130)),
+    "return_pages, twice": lambda pool: pool.return_pages(np.array([120, 120, 9_999])),
+    "merge_released": lambda pool: pool.merge_released(),
+    "free_pages": lambda pool: pool.free_pages,
+    "free_pages, assigned": lambda pool: setattr(pool, "free_pages", torch.arange(90, 120)),
+    "release_pages, assigned": lambda pool: setattr(pool, "release_pages", [101, 99]),
+    "stats": lambda pool: pool.compute_owner_lane_stats(OWNERS),
+    "restore": lambda pool: pool.restore(LANE_PICTURE),
+    "clear": lambda pool: pool.clear(),
+    "snapshot": lambda pool: pool.snapshot(),
+}
+POOLS: dict[str, tuple[Callable[[], Any], dict[str, Callable[[Any], Any]]]] = {
+    "host": (host_pool, HOST_CALLS),
+    "lanes": (lane_pool, LANE_CALLS),
+}
+
+
+def outcomes(name: str, call: str) -> tuple[Any, Any]:
+    """Return what the pool is before a call and after it."""
+    build, calls = POOLS[name]
+    pool = build()
+    before = pool.snapshot()
+    try:
+        calls[call](pool)
+    except (ValueError, TypeError):
+        assert pool.snapshot() == before
+    return before, pool.snapshot()
+
+
+@pytest.mark.compiled  # Plain Python is interrupted anywhere.
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers on this system")
+@pytest.mark.parametrize("name", POOLS)
+def test_a_signal_leaves_the_pool_as_before_or_after_the_call(name: str) -> None:
+    build, calls = POOLS[name]
+    pool = build()
+    start = pool.snapshot()
+    ends = {call: outcomes(name, call)[1] for call in calls}
+    random = np.random.Generator(np.random.PCG64(8))
+    struck = 0
+    for turn in range(CALLS // len(calls) + 1):
+        for call, made in calls.items():
+            try:
+                signal.signal(signal.SIGALRM, _strike)
+                signal.setitimer(signal.ITIMER_REAL, float(random.uniform(1e-6, 6e-5)))
+                made(pool)
+            except StruckError:
+                struck += 1
+            except (ValueError, TypeError):
+                pass
+            while True:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+                    break
+                except StruckError:
+                    struck += 1
+            state = pool.snapshot()
+            assert state in (start, ends[call]), f"{call} was torn"
+            if turn % 50 == 0:
+                pool.check()
+            pool.restore(start)
+    assert struck > CALLS // 100
+
+
+def _strike(number: int, frame: Any) -> None:
+    raise StruckError
+
+
+class Refuses:
+    """An integer whose conversion fails."""
+
+    def __index__(self) -> int:
+        raise KeyboardInterrupt
+
+
+class Slow:
+    """An integer whose conversion takes a while and can be interrupted."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        time.sleep(0.001)
+        return self.value
+
+
+class Calls:
+    """An integer whose conversion calls back."""
+
+    def __init__(self, value: int, back: Callable[[], Any]) -> None:
+        self.value, self.back = value, back
+
+    def __index__(self) -> int:
+        self.back()
+        return self.value
+
+
+def held_pages(kind: Kind, pool: Any, count: int = 12) -> list[int]:
+    slots = kind.take(pool, count)
+    assert slots is not None
+    return [slot // kind.page_size for slot in slots.tolist()[:: kind.page_size]]
+
+
+@pytest.mark.parametrize("place", [0, 5, 11])
+def test_an_element_that_cannot_be_converted_changes_nothing(kind: Kind, pool: Any, place: int) -> None:
+    pages: list[Any] = held_pages(kind, pool)
+    slots: list[Any] = kind.slots(pages)
+    before = pool.snapshot()
+    pages[place] = slots[place * kind.page_size] = Refuses()
+    for call, values in ((pool.return_pages, pages), (pool.free, slots)):
+        with pytest.raises(KeyboardInterrupt):
+            call(values)
+        assert pool.snapshot() == before
+    if isinstance(pool, OwnerLaneAllocator):
+        for call in (pool.alloc_pages_with_owners, pool.select_pages, pool.compute_owner_lane_stats):
+            with pytest.raises(KeyboardInterrupt):
+                call([0] * place + [Refuses()])
+        for name in ("free_pages", "release_pages"):
+            with pytest.raises(KeyboardInterrupt):
+                setattr(pool, name, pages)
+        assert pool.snapshot() == before
+    pool.check()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers on this system")
+def test_a_signal_during_a_slow_conversion_changes_nothing(kind: Kind, pool: Any) -> None:
+    pages = held_pages(kind, pool)
+    before = pool.snapshot()
+    former = signal.signal(signal.SIGALRM, _strike)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
+        with pytest.raises(StruckError):
+            pool.return_pages([Slow(page) for page in pages])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert pool.snapshot() == before
+    pool.check()
+
+
+def test_elements_that_free_pages_themselves_are_found_out(kind: Kind, pool: Any) -> None:
+    pages = held_pages(kind, pool)
+
+    def free_the_last() -> None:
+        if pool.available_size() < 13 * kind.page_size:
+            pool.return_pages(pages[-1:])
+
+    with pytest.raises(ValueError, match="already free"):
+        pool.return_pages([Calls(pages[0], free_the_last), *pages[1:]])
+    assert pool.available_size() == 13 * kind.page_size
+    pool.check()
+
+
+def test_elements_that_take_pages_meanwhile_disturb_nothing(kind: Kind, pool: Any) -> None:
+    pages = held_pages(kind, pool)
+    taken: list[int] = []
+
+    def take_one() -> None:
+        taken.extend(held_pages(kind, pool, 1))
+
+    assert pool.return_pages([Calls(pages[0], take_one), *pages[1:]]) == 12
+    assert len(set(taken) - set(pages)) == 1
+    assert pool.available_size() == 23 * kind.page_size
+    pool.check()
+
+
+@pytest.mark.parametrize("change", [list.clear, lambda values: values.extend([10**6] * 10_000)], ids=["less", "more"])
+def test_a_list_that_its_elements_change_is_read_as_it_was(kind: Kind, pool: Any, change: Any) -> None:
+    pages = held_pages(kind, pool)
+    values: list[Any] = []
+    values.extend([Calls(pages[0], lambda: change(values)), *pages[1:]])
+    assert pool.return_pages(values) == 12
+    pool.check()
+    if isinstance(pool, OwnerLaneAllocator):
+        owners: list[Any] = []
+        owners.extend([Calls(0, lambda: change(owners)), 0])
+        taken = pool.select_pages(owners)
+        assert taken is not None
+        assert len(taken) == 2
+
+
+@pytest.mark.compiled  # As plain Python a list is read in many steps.
+def test_a_list_that_a_thread_changes_is_read_in_one_step(kind: Kind, pool: Any) -> None:
+    pages = held_pages(kind, pool)
+    held = pool.snapshot()
+    values: list[int] = []
+    stop = threading.Event()
+
+    def change() -> None:
+        # At every instant all twelve pages, or none.
+        while not stop.is_set():
+            for target in (pages, []):
+                values[:] = target
+
+    thread = threading.Thread(target=change)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        found = [0, 0]
+        deadline = time.monotonic() + 5
+        while min(found) < 20 and time.monotonic() < deadline:
+            pool.restore(held)
+            count = pool.return_pages(values)
+            assert count in (0, 12)
+            found[count > 0] += 1
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert found[1] > 0
+    pool.check()
+
+
+class CallsBack:
+    """Garbage in a cycle, whose finaliser calls a pool."""
+
+    def __init__(self, back: Callable[[], Any]) -> None:
+        self.back, self.cycle = back, self
+
+    def __del__(self) -> None:
+        self.back()
+
+
+@pytest.mark.compiled  # Plain Python runs finalisers anywhere.
+def test_finalisers_that_call_the_pool_run_between_steps(kind: Kind, pool: Any) -> None:
+    held: list[list[int]] = []
+    busy = False
+
+    def back() -> None:
+        nonlocal busy
+        if busy:
+            return
+        busy = True
+        if len(held) > 1:
+            assert pool.return_pages(held.pop()) == 1
+        else:
+            held.append(held_pages(kind, pool, 1))
+        busy = False
+
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for turn in range(600):
+            CallsBack(back)
+            taken = kind.take(pool, 4, kind.policies[turn % len(kind.policies)])
+            assert taken is not None
+            CallsBack(back)
+            in_use = {slot // kind.page_size for slot in taken.tolist()}
+            assert len(in_use) == 4
+            assert not in_use & {page for pages in held for page in pages}
+            CallsBack(back)
+            assert pool.free(taken.tolist()[::-1] if turn % 2 else taken) == 4 * kind.page_size
+            CallsBack(back)
+            assert pool.snapshot() is not None
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    pool.check()
+    assert pool.available_size() == (24 - len(held)) * kind.page_size
+
+
+# In a process of its own, as what else runs out of memory there is not ours to say.
+WITHOUT_MEMORY = """
+import gc, sys
+import _testcapi
+from tests.test_interrupted import POOLS, outcomes
+
+gc.disable()
+build, calls = POOLS[sys.argv[1]]
+for call, made in calls.items():
+    before, after = outcomes(sys.argv[1], call)
+    for step in range(60):
+        pool, error = build(), None
+        _testcapi.set_nomemory(step, step + 1)
+        try:
+            made(pool)
+        except BaseException as raised:
+            error = raised
+        finally:
+            _testcapi.remove_mem_hooks()
+        state = pool.snapshot()
+        assert state in (before, after), f"{call}, step {step}: torn by {error!r}"
+        assert state == before or error is None, f"{call}, step {step}: changed, and raised {error!r}"
+        pool.check()
+"""
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", POOLS)
+def test_no_memory_at_any_step_leaves_the_pool_as_before_or_after(name: str) -> None:
+    pytest.importorskip("_testcapi")
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", WITHOUT_MEMORY, name], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
