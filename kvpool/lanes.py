@@ -261,7 +261,10 @@ class OwnerLaneAllocator:
             raise ValueError(f"the snapshot is damaged: it has {found.size} words of page bits, not {expected}")
         table = found.reshape(rows, self._row_words())
         bits = np.unpackbits(table.view(np.uint8), axis=1, bitorder="little")
-        if bits[:, self.physical_pages :].any() or (table[: self.cp_size] & table[self.cp_size :]).any():
+        # Not `any`, which needs memory that numpy does not manage to lack.
+        if np.count_nonzero(bits[:, self.physical_pages :]) or np.count_nonzero(
+            table[: self.cp_size] & table[self.cp_size :]
+        ):
             raise ValueError("the snapshot is damaged: it has pages beyond the last, or in both sets")
         words = words_in(found)
         lanes = [Lane(self.physical_pages) for _ in range(self.cp_size)]

@@ -1,0 +1,176 @@
+"""No method of a type keeps memory, whether it returns or raises: each is called 2,000 times, and nothing has grown."""
+
+import gc
+import pickle
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kvpool import HostAllocator, OwnerLaneAllocator
+
+CALLS = 2_000
+#: What the interpreter itself may come to keep: caches, free lists.
+BLOCKS, BYTES = 30, 4_096
+
+Call = Callable[[Any], Any]
+
+
+def host() -> HostAllocator:
+    pool = HostAllocator(64, 2)
+    pool.alloc(64)
+    return pool
+
+
+def lanes() -> OwnerLaneAllocator:
+    pool = OwnerLaneAllocator(32, 2, 2)
+    pool.alloc_pages_with_owners([0, 1] * 16)
+    return pool
+
+
+HOST: list[Call] = [
+    lambda pool: pool.free(pool.alloc(8)),
+    lambda pool: pool.free(pool.alloc_contiguous_preferred(8)),
+    lambda pool: pool.free(pool.alloc_fewest_runs(8).tolist()),
+    lambda pool: pool.free(pool.alloc(8).numpy()[::-1]),
+    lambda pool: pool.free(pool.alloc(8).to(torch.int32)),
+    lambda pool: pool.return_pages(pool.alloc_pages(3)),
+    lambda pool: pool.return_pages(pool.alloc_pages(3, "fewest_runs").tolist()),
+    lambda pool: pool.return_pages([np.int64(page) for page in pool.alloc_pages(3)]),
+    lambda pool: pool.return_pages(np.repeat(*pool.alloc_runs(1))),
+    lambda pool: (pool.alloc(10**6), pool.alloc_pages(10**6), pool.alloc_runs(10**6)),
+    lambda pool: pool.alloc(3),
+    lambda pool: pool.alloc(-1),
+    lambda pool: pool.alloc(1.5),
+    lambda pool: pool.alloc_pages(1, "best"),
+    lambda pool: pool.alloc_pages("1"),
+    lambda pool: pool.alloc_runs(1, None),
+    lambda pool: pool.free([0, 1, 2]),
+    lambda pool: pool.free(torch.tensor([126, 127])),
+    lambda pool: pool.free([1.5]),
+    lambda pool: pool.free([2**70]),
+    lambda pool: pool.free(torch.empty(2, 2)),
+    lambda pool: pool.return_pages([5, 5, 900, 60]),
+    lambda pool: (pool.available_size(), pool.free_page_ids(), pool.largest_run()),
+    lambda pool: (pool.num_pages, pool.page_size, pool.size, pool._steps),
+    lambda pool: pool.restore(pool.snapshot()),
+    lambda pool: pool.restore(None),
+    lambda pool: pool.restore(HostAllocator(3).snapshot()),
+    lambda pool: pool.clear(),
+    lambda pool: pool.__init__(64, 2),
+    lambda pool: pool.__init__(64, 4),
+    lambda pool: pickle.loads(pickle.dumps(pool)),
+    lambda pool: HostAllocator(0),
+    lambda pool: HostAllocator.from_size_gb(0.001, page_size=16),
+    lambda pool: HostAllocator.from_size_gb(0),
+]
+LANES: list[Call] = [
+    lambda pool: pool.free(pool.alloc_pages_with_owners([0, 1, 1])),
+    lambda pool: pool.free(pool.alloc_pages_with_owners(np.array([1, 0], np.int32)).tolist()),
+    lambda pool: pool.free(pool.alloc_pages_with_owners(torch.tensor([1, 0])).numpy()[::-1]),
+    lambda pool: pool.alloc_pages_with_owners([0] * 100),
+    lambda pool: pool.alloc_pages_with_owners([0, 2]),
+    lambda pool: pool.alloc_pages_with_owners([2**70]),
+    lambda pool: pool.alloc_pages_with_owners([None]),
+    lambda pool: (pool.select_pages([0, 1]), pool.select_pages([0] * 100)),
+    lambda pool: pool.select_pages([3]),
+    lambda pool: pool.free([0, 1]),
+    lambda pool: pool.free([2, 3, 4]),
+    lambda pool: pool.return_pages([5, 5, 900, 60]),
+    lambda pool: pool.merge_released(),
+    lambda pool: pool.compute_owner_lane_stats([0, 1]),
+    lambda pool: pool.compute_owner_lane_stats([7]),
+    lambda pool: pool.compute_owner_lane_free_room_stats([0], target_ratio=0.2, trigger_ratio=0.1),
+    lambda pool: pool.compute_owner_lane_free_room_stats([0], target_ratio="a", trigger_ratio=0.1),
+    lambda pool: pool.compute_owner_lane_capacity_pages(),
+    lambda pool: (pool.available_size(), pool.schedulable_size(), pool.num_pages, pool.size, pool._steps),
+    lambda pool: setattr(pool, "free_pages", pool.free_pages),
+    lambda pool: setattr(pool, "release_pages", pool.release_pages.tolist()),
+    lambda pool: setattr(pool, "free_pages", [1, 1]),
+    lambda pool: setattr(pool, "release_pages", [900]),
+    lambda pool: setattr(pool, "release_pages", pool.free_pages),
+    lambda pool: pool.restore(pool.snapshot()),
+    lambda pool: pool.restore(None),
+    lambda pool: pool.restore(OwnerLaneAllocator(3).snapshot()),
+    lambda pool: pool.clear(),
+    lambda pool: pool.__init__(32, 2, 2),
+    lambda pool: pool.__init__(32, 4, 2),
+    lambda pool: pickle.loads(pickle.dumps(pool)),
+    lambda pool: OwnerLaneAllocator(4, device="meta"),
+    lambda pool: OwnerLaneAllocator(4, selection="best"),
+]
+
+#: A type is one line: its name, how to build one, and what is called on it.
+TYPES: list[tuple[str, Callable[[], Any], list[Call]]] = [
+    ("HostAllocator", host, HOST),
+    ("OwnerLaneAllocator", lanes, LANES),
+]
+EVERY_CALL = [
+    pytest.param(build, call, id=f"{name} {number}")
+    for name, build, calls in TYPES
+    for number, call in enumerate(calls)
+]
+
+
+@pytest.fixture(autouse=True)
+def _only_what_is_new_is_searched_for_garbage() -> Iterator[None]:
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def call_often(thing: Any, call: Call, times: int) -> None:
+    for _ in range(times):
+        with suppress(ValueError, TypeError):
+            call(thing)
+
+
+@pytest.mark.compiled  # As plain Python there is nothing to leak.
+@pytest.mark.parametrize(("build", "call"), EVERY_CALL)
+def test_nothing_grows(build: Callable[[], Any], call: Call) -> None:
+    thing = build()
+    assert grows(lambda: call_often(thing, call, CALLS), sys.getallocatedblocks) <= BLOCKS
+    tracemalloc.start()
+    try:
+        few = CALLS // 20
+        assert grows(lambda: call_often(thing, call, few), lambda: tracemalloc.get_traced_memory()[0]) <= BYTES
+    finally:
+        tracemalloc.stop()
+
+
+def grows(work: Callable[[], None], measure: Callable[[], int]) -> int:
+    """Return by how much a measure grows each time that work is done: a cache grows sometimes, a leak always."""
+    least = sys.maxsize
+    for _ in range(4):
+        gc.collect()
+        before = measure()
+        work()
+        gc.collect()
+        least = min(least, measure() - before)
+        if least <= 0:
+            break
+    return least
+
+
+@pytest.mark.compiled
+def test_a_pool_that_is_dropped_gives_its_memory_back() -> None:
+    tracemalloc.start()
+    try:
+        for build in (lambda: HostAllocator(100_000), lambda: OwnerLaneAllocator(100_000)):
+            build()
+            gc.collect()
+            size, _ = tracemalloc.get_traced_memory()
+            for _ in range(20):
+                pool: Any = build()
+                pool.itself = pool
+                del pool
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] - size <= BYTES
+    finally:
+        tracemalloc.stop()
