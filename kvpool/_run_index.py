@@ -275,15 +275,15 @@ class RunIndex:
 
     def state(self):
         """Return a copy of all that the set holds, for a check."""
-        summaries = [
-            (
+        summaries: list = [None] * (2 * self.leaves)
+        node: cython.longlong
+        for node in range(2 * self.leaves):
+            summaries[node] = (
                 self.summaries[node].leading,
                 self.summaries[node].longest,
                 self.summaries[node].trailing,
                 self.summaries[node].lengths,
             )
-            for node in range(2 * self.leaves)
-        ]
         return {
             "num_pages": self.num_pages,
             "chunks": self.chunks,

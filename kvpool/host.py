@@ -271,9 +271,11 @@ class HostAllocator:
     def _free_among(self, page_ids):
         """Tell of each of some pages whether it is a free page of this pool."""
         page: cython.longlong
-        found = []
-        for page in page_ids.tolist():
-            found.append(0 <= page < self.num_pages and self.index.holds(page))
+        pages = page_ids.tolist()
+        found: list = [False] * len(pages)
+        for i in range(len(pages)):
+            page = pages[i]
+            found[i] = 0 <= page < self.num_pages and bool(self.index.holds(page))
         return np.array(found, np.bool_)
 
     def _policy(self, policy):

@@ -39,7 +39,7 @@ if not cython.compiled:
         words_from,
         words_in,
     )
-    from kvpool._run_index import CHUNK_PAGES, CHUNK_WORDS, RunIndex
+    from kvpool._run_index import CHUNK_PAGES, CHUNK_WORDS
 
 
 @cython.no_gc_clear
@@ -92,7 +92,7 @@ class OwnerLaneAllocator:
             raise ValueError(f"{pages * ranks} pages of {slots} slots are more slots than int64 counts")
         # A plain string, also of an enumeration's.
         selected = "contiguous" if selection == "contiguous" else "fifo"
-        lanes = [Lane(pages) for _ in range(ranks)]
+        lanes = _new_lanes(pages, ranks)
         for lane in lanes:
             cython.cast(Lane, lane).free.add_run(0, pages)
         # A call may be under way that has read the geometry.
@@ -261,13 +261,10 @@ class OwnerLaneAllocator:
             raise ValueError(f"the snapshot is damaged: it has {found.size} words of page bits, not {expected}")
         table = found.reshape(rows, self._row_words())
         bits = np.unpackbits(table.view(np.uint8), axis=1, bitorder="little")
-        # Not `any`, which needs memory that numpy does not manage to lack.
-        if np.count_nonzero(bits[:, self.physical_pages :]) or np.count_nonzero(
-            table[: self.cp_size] & table[self.cp_size :]
-        ):
+        if bits[:, self.physical_pages :].any() or (table[: self.cp_size] & table[self.cp_size :]).any():
             raise ValueError("the snapshot is damaged: it has pages beyond the last, or in both sets")
         words = words_in(found)
-        lanes = [Lane(self.physical_pages) for _ in range(self.cp_size)]
+        lanes = _new_lanes(self.physical_pages, self.cp_size)
         rank: cython.longlong
         for rank in range(self.cp_size):
             lane = cython.cast(Lane, lanes[rank])
@@ -295,29 +292,39 @@ class OwnerLaneAllocator:
     @property
     def _steps(self):
         """What calls have cost so far: summaries that were read or recomputed."""
-        return sum([lane.free.steps + lane.released.steps for lane in self.lanes])
+        steps: cython.longlong = 0
+        rank: cython.longlong
+        for rank in range(self.cp_size):
+            steps += self._lane(rank).free.steps + self._lane(rank).released.steps
+        return steps
 
     def _books(self):
         """Return a copy of the state of each lane's sets, which belong together."""
         while True:
             before = self.snapshot()
-            sets = [(cython.cast(Lane, lane).free, cython.cast(Lane, lane).released) for lane in self.lanes]
-            books = [(cython.cast(RunIndex, free).state(), cython.cast(RunIndex, rest).state()) for free, rest in sets]
+            books: list = [None] * self.cp_size
+            for rank in range(self.cp_size):
+                books[rank] = self._lane(rank).free.state(), self._lane(rank).released.state()
             # Making the copies may have run a finaliser that called the pool.
             if self.snapshot() == before:
                 return books
 
     def _available(self):
         """Return how many pages each lane has."""
-        return [cython.cast(Lane, lane).available() for lane in self.lanes]
+        available: list = [0] * self.cp_size
+        for rank in range(self.cp_size):
+            available[rank] = self._lane(rank).available()
+        return available
 
     def _available_among(self, page_ids):
         """Tell of each of some pages whether it is a free or released page of this pool."""
         page: cython.longlong
-        found = []
-        for page in page_ids.tolist():
-            held = 1 <= page <= self.physical_pages * self.cp_size
-            found.append(held and self._lane((page - 1) % self.cp_size).holds((page - 1) // self.cp_size))
+        pages = page_ids.tolist()
+        found: list = [False] * len(pages)
+        for i in range(len(pages)):
+            page = pages[i]
+            if 1 <= page <= self.physical_pages * self.cp_size:
+                found[i] = bool(self._lane((page - 1) % self.cp_size).holds((page - 1) // self.cp_size))
         return np.array(found, np.bool_)
 
     def _send(self, copier, ranks):
@@ -343,10 +350,10 @@ class OwnerLaneAllocator:
     def _stats(self, owners, target_room, trigger_room):
         required = self._required(self._ranks(owners))
         available = self._available()
-        deficits = [
-            0 if has >= needs + trigger_room else max(0, needs + target_room - has)
-            for needs, has in zip(required, available, strict=True)
-        ]
+        deficits: list = [0] * len(required)
+        for rank, (needs, has) in enumerate(zip(required, available, strict=True)):
+            if has < needs + trigger_room:
+                deficits[rank] = max(0, needs + target_room - has)
         return required, available, deficits
 
     def _no_rank(self, owner):
@@ -569,6 +576,15 @@ class OwnerLaneAllocator:
             page = page_ids[i] - 1
             self._lane(page % self.cp_size).released.add_unmeasured(page // self.cp_size)
         return True
+
+
+def _new_lanes(pages, ranks):
+    """Return so many lanes that hold nothing."""
+    # Not a comprehension: where a list cannot grow, Cython (3.3.1) frees what was to come into it twice.
+    lanes: list = [None] * ranks
+    for rank in range(ranks):
+        lanes[rank] = Lane(pages)
+    return lanes
 
 
 def _rebuilt(kind, device, selection, snapshot):
