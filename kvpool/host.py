@@ -90,7 +90,7 @@ class HostAllocator:
         order.append_all()
         index.add_run(0, pages)
         # A call may be under way that has read the geometry.
-        if self.num_pages > 0 and (self.num_pages != pages or self.page_size != slots):
+        if getattr(self, "num_pages", 0) and (self.num_pages != pages or self.page_size != slots):
             raise ValueError(f"the pool is built, of {self.num_pages} pages of {self.page_size} slots, and stays so")
         self.num_pages = pages
         self.page_size = slots

@@ -96,7 +96,8 @@ class OwnerLaneAllocator:
         for lane in lanes:
             cython.cast(Lane, lane).free.add_run(0, pages)
         # A call may be under way that has read the geometry.
-        if self.cp_size > 0 and (self.physical_pages != pages or self.page_size != slots or self.cp_size != ranks):
+        built = getattr(self, "cp_size", 0)
+        if built and (self.physical_pages != pages or self.page_size != slots or self.cp_size != ranks):
             raise ValueError(
                 f"the pool is built, of {self.physical_pages} pages of {self.page_size} slots in {self.cp_size} lanes, "
                 "and stays so"
