@@ -3,6 +3,7 @@
 #   make bench [RANGE=v1..v2] [BENCH=regex]   measure the last changes (or RANGE) and publish them beside the history
 #   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE?
 #   make test                                 lint, types, coverage and tests
+#   make sanitize                             the package's tests under the sanitizers of gcc
 #   make budgets                              the budgets of the hot paths, measured now
 #   make peers                                measure kvpool beside SGLang, vLLM and LMCache
 #   make performance [TRACES=files]           write docs/performance.md from the recorded run, or record one first
@@ -31,11 +32,12 @@ RUN := $(VENV)/bin/python
 SOURCES := setup.py $(wildcard kvpool/*.py kvpool/*.pyx kvpool/*.pxd kvpool/*.h)
 
 # The tests of kvpool/ itself, which are those that its coverage is taken over.
-PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* history* peers* replay* suite* traces*)), \
+PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* build* history* install* peers* \
+	replay* suite* traces*)), \
 	$(wildcard tests/test_*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help tools bench compare test lint coverage budgets peers performance history site selftest clean
+.PHONY: help tools bench compare test lint coverage sanitize budgets peers performance history site selftest clean
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -60,9 +62,13 @@ lint: $(READY)
 
 # Compiled code is invisible to coverage: for this a copy without extension modules runs as plain Python.
 coverage: $(READY)
-	$(RUN) tests/plain_copy.py $(VENV)/plain $(PACKAGE_TESTS)
+	$(RUN) -m tests.plain_copy $(VENV)/plain $(PACKAGE_TESTS)
 	cd $(VENV)/plain && $(CURDIR)/$(RUN) -m coverage json --quiet -o $(CURDIR)/$(VENV)/coverage.json
 	$(RUN) tests/check_branches.py $(VENV)/coverage.json
+
+# Memory errors and undefined behaviour in the extension modules end the tests, with file and line.
+sanitize: $(READY)
+	$(RUN) -m tests.sanitized_copy $(VENV)/sanitize --durations=10 $(PACKAGE_TESTS)
 
 budgets: $(READY)
 	$(RUN) -m benchmarks budgets
