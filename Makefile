@@ -28,6 +28,18 @@ INSTALLED := $(VENV)/installed
 READY := $(VENV)/ready
 RUN := $(VENV)/bin/python
 
+# A machine without a C compiler gets one from the package index, for asv's environments as well as for this one. It
+# compiles for any CPU of its kind, as others do, unless told so.
+ifeq ($(origin CC),default)
+ifeq ($(shell command -v cc || command -v gcc || command -v clang),)
+COMPILER := ziglang==0.17.1
+export CC := $(CURDIR)/$(RUN) -m ziglang cc -mcpu=baseline
+export LDSHARED := $(CC) -shared
+export ZIG_GLOBAL_CACHE_DIR := $(CURDIR)/$(VENV)/zig
+export ZIG_LOCAL_CACHE_DIR := $(ZIG_GLOBAL_CACHE_DIR)
+endif
+endif
+
 # What the extension modules are built from: when one of these is newer, all are built anew.
 SOURCES := setup.py $(wildcard kvpool/*.py kvpool/*.pyx kvpool/*.pxd kvpool/*.h)
 
@@ -104,5 +116,5 @@ $(INSTALLED): pyproject.toml
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 		print(*project['optional-dependencies']['dev'], sep='\n')" > $(VENV)/requirements.txt
-	$(RUN) -m pip install --quiet --disable-pip-version-check -r $(VENV)/requirements.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r $(VENV)/requirements.txt $(COMPILER)
 	touch $@

@@ -1,10 +1,14 @@
 """Build the extension modules; everything else about the package is in pyproject.toml."""
 
+import shutil
 import sys
+import sysconfig
+from pathlib import Path
 
 import numpy as np
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 MODULES = {
     "kvpool._memory": "kvpool/_memory.pyx",
@@ -30,7 +34,30 @@ DIRECTIVES = {
     "infer_types": True,
 }
 
+
+class BuildExtensions(build_ext):
+    """Build the extension modules, or say in a sentence what is missing for it."""
+
+    def build_extensions(self):
+        """Look for what every module needs before the first is compiled."""
+        if self.compiler.compiler_type == "unix":
+            compiler = self.compiler.compiler_so[0]
+            if not shutil.which(compiler):
+                sys.exit(
+                    f"error: kvpool is compiled while it is installed, and its C compiler {compiler!r} is not there: "
+                    "install one (Debian: gcc), or name one in CC and LDSHARED, as the Makefile does for ziglang"
+                )
+        header = Path(sysconfig.get_path("include"), "Python.h")
+        if not header.is_file():
+            sys.exit(
+                f"error: kvpool is compiled while it is installed, and Python's headers are not there ({header}): "
+                "install them (Debian: python3-dev)"
+            )
+        super().build_extensions()
+
+
 setup(
+    cmdclass={"build_ext": BuildExtensions},
     ext_modules=cythonize(
         [
             Extension(
@@ -46,5 +73,5 @@ setup(
         build_dir="build",
         compiler_directives=DIRECTIVES,
         force="--force" in sys.argv,
-    )
+    ),
 )

@@ -49,18 +49,33 @@ enum { KVPOOL_BASELINE, KVPOOL_AVX2, KVPOOL_AVX512, KVPOOL_KINDS };
 #undef KVPOOL_NAME
 #endif
 
+#ifdef KVPOOL_X86
+#include <cpuid.h>
+
+/* Return the best kind that this CPU is and its system supports. The compiler's own __builtin_cpu_supports is not asked:
+   compiled by zig 0.17 it says no to everything. */
+static int kvpool_kind_of_cpu(void) {
+    const unsigned bmi = 1u << 3, avx2 = 1u << 5, bmi2 = 1u << 8, avx512f = 1u << 16, avx512dq = 1u << 17,
+                   avx512bw = 1u << 30, avx512vl = 1u << 31, osxsave = 1u << 27, lzcnt = 1u << 5;
+    const unsigned for_avx2 = bmi | avx2 | bmi2, for_avx512 = for_avx2 | avx512f | avx512dq | avx512bw | avx512vl;
+    /* The registers that the system saves: xmm and ymm, and for AVX-512 masks and zmm beside them. */
+    const unsigned ymm = 0x06, zmm = 0xe6;
+    unsigned eax, ebx, ecx, edx, extensions, saved, high;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & osxsave)) return KVPOOL_BASELINE;
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    if (!__get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx) || !(ecx & lzcnt)) return KVPOOL_BASELINE;
+    if (!__get_cpuid_count(7, 0, &eax, &extensions, &ecx, &edx)) return KVPOOL_BASELINE;
+    if ((extensions & for_avx512) == for_avx512 && (saved & zmm) == zmm) return KVPOOL_AVX512;
+    return (extensions & for_avx2) == for_avx2 && (saved & ymm) == ymm ? KVPOOL_AVX2 : KVPOOL_BASELINE;
+}
+#endif
+
 /* Return the loops for a kind of CPU, NULL where this one is not of that kind. */
 static const kvpool_loops *kvpool_loops_for(int kind) {
 #ifdef KVPOOL_X86
-    __builtin_cpu_init();
-    if (kind == KVPOOL_AVX512)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")
-                   ? &loops_avx512
-                   : 0;
-    if (kind == KVPOOL_AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") ? &loops_avx2 : 0;
+    if (kind != KVPOOL_BASELINE && kind > kvpool_kind_of_cpu()) return 0;
+    if (kind == KVPOOL_AVX512) return &loops_avx512;
+    if (kind == KVPOOL_AVX2) return &loops_avx2;
 #endif
     return kind == KVPOOL_BASELINE ? &loops_baseline : 0;
 }
