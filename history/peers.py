@@ -3,8 +3,11 @@
 asv makes that environment from ``asv.peers.conf.json``; it and its results stay below ``.asv/peers``.
 """
 
+import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 from asv.config import Config
@@ -22,6 +25,10 @@ TESTS = [
     "tests/test_suite_sweep_implementations.py",
 ]
 
+PINS = ROOT / "benchmarks" / "peers.txt"
+REQUIREMENTS = ROOT / "benchmarks" / "engine_requirements.txt"
+ENGINES = ("sglang", "vllm", "lmcache")
+
 
 def configuration() -> Config:
     """Return the configuration of what is measured beside the engines."""
@@ -30,11 +37,31 @@ def configuration() -> Config:
 
 def measure(benchmarks: list[str] | None = None) -> int:
     """Measure HEAD beside the engines, test the adapters to them, and say what was found; return the exit status."""
+    write_requirements()
     status = asv_calls.run(configuration(), [commits.resolve("HEAD")], bench=benchmarks or BENCHMARKS)
     print(flush=True)
     found = run("benchmarks", ["peers"])
     tested = run("pytest", ["-q", *TESTS])
     return status or found or tested
+
+
+def write_requirements() -> None:
+    """Write what each engine requires as its metadata says, without what it offers as an extra."""
+    pins = re.findall(r"^(?:{})==.*$".format("|".join(ENGINES)), PINS.read_text(), re.MULTILINE)
+    lines = ["# What the engines require where they are installed, by their metadata; written by 'make peers'."]
+    for pin in pins:
+        lines += ["", f"[{pin}]", *required_by(pin)]
+    REQUIREMENTS.write_text("\n".join(lines) + "\n")
+
+
+def required_by(pin: str) -> list[str]:
+    """Return the requirements of a pinned package, which is asked for its metadata and not installed."""
+    command = ["install", "--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report", "-", pin]
+    done = subprocess.run([sys.executable, "-m", "pip", *command], capture_output=True, text=True)
+    if done.returncode:
+        raise UsageError(f"the package index does not say what {pin} requires: {asv_calls.explanation(done.stderr)}")
+    (found,) = json.loads(done.stdout)["install"]
+    return [line for line in found["metadata"].get("requires_dist", []) if "extra ==" not in line]
 
 
 def run(module: str, arguments: list[str]) -> int:
