@@ -49,7 +49,7 @@ PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* build*
 	$(wildcard tests/test_*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help tools bench compare test lint coverage sanitize budgets peers performance history site selftest clean
+.PHONY: help tools bench compare test package-tests lint coverage sanitize budgets peers performance history site selftest clean
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -66,6 +66,10 @@ compare: $(READY)
 # pytest is last, so that its summary closes the output.
 test: lint coverage
 	$(RUN) -m pytest
+
+# For whoever runs them elsewhere.
+package-tests:
+	@echo $(PACKAGE_TESTS)
 
 lint: $(READY)
 	$(RUN) -m ruff check

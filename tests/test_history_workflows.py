@@ -1,5 +1,7 @@
 import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from history.paths import ROOT
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = sorted(FOLDER.glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
-TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMMANDS = next(action for action in _parser()._actions if action.dest == "command").choices
 
 
@@ -26,7 +29,7 @@ def scripts(workflow: dict) -> list[str]:
 
 
 def make_targets(text: str) -> set[str]:
-    return set(re.findall(r"(?:^#?\s*|^\$ |`|&& )make ([a-z]+)", text, re.MULTILINE))
+    return set(re.findall(r"(?:^#?\s*|^\$ |`|&& |\$\()make (?:--silent )?([a-z-]+)", text, re.MULTILINE))
 
 
 def history_calls(text: str) -> list[tuple[str, list[str]]]:
@@ -35,8 +38,8 @@ def history_calls(text: str) -> list[tuple[str, list[str]]]:
     return [(command, re.findall(r"(?<=\s)(--[a-z-]+)", rest)) for command, rest in found]
 
 
-def test_there_are_workflows_for_tests_comparison_comment_and_history():
-    assert {path.stem for path in WORKFLOWS} == {"tests", "compare", "comment", "nightly"}
+def test_there_are_workflows_for_tests_comparison_comment_history_and_wheels():
+    assert {path.stem for path in WORKFLOWS} == {"tests", "compare", "comment", "nightly", "wheels"}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -83,6 +86,34 @@ def test_tests_run_on_every_python_that_the_package_supports():
     job = load(FOLDER / "tests.yml")["jobs"]["tests"]
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
     assert load(FOLDER / "tests.yml")["on"].keys() == {"push", "pull_request"}
+
+
+def test_the_wheel_is_tested_on_the_oldest_and_the_newest_python_without_the_sources():
+    job = load(FOLDER / "tests.yml")["jobs"]["wheel"]
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert job["strategy"]["matrix"]["python"] == [oldest, "3.13"]
+    script = "\n".join(step.get("run", "") for step in job["steps"])
+    assert script.index("pip wheel") < script.index("rm -r kvpool") < script.index("-m pytest")
+    assert make_targets(script) == {"package-tests"}
+
+
+def test_the_sanitizers_have_a_job_of_their_own():
+    assert scripts({"jobs": {"sanitize": load(FOLDER / "tests.yml")["jobs"]["sanitize"]}}) == ["make sanitize"]
+
+
+def test_a_tag_builds_a_wheel_for_every_python_and_machine_and_tries_each():
+    workflow = load(FOLDER / "wheels.yml")
+    assert workflow["on"]["push"] == {"tags": ["v*"]}
+    runners = {each["runner"] for each in workflow["jobs"]["wheels"]["strategy"]["matrix"]["include"]}
+    assert runners == {"ubuntu-latest", "ubuntu-24.04-arm", "macos-latest"}
+    built = PROJECT["tool"]["cibuildwheel"]
+    oldest = int(PROJECT["project"]["requires-python"].removeprefix(">=3."))
+    assert built["build"] == [f"cp3{minor}-*" for minor in range(oldest, 14)]
+    assert (ROOT / built["test-command"].removeprefix("python {project}/")).is_file()
+
+
+def test_what_the_wheels_are_tried_with_passes():
+    subprocess.run([sys.executable, "-m", "tests.smoke"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_comparison_runs_for_its_label_only_and_may_write_nothing():
