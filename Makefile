@@ -4,6 +4,7 @@
 #   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE?
 #   make test                                 lint, types, coverage and tests
 #   make sanitize                             the package's tests under the sanitizers of gcc
+#   make oldest-numpy                         the package's tests on an installed wheel beside numpy 2.0
 #   make budgets                              the budgets of the hot paths, measured now
 #   make peers                                measure kvpool beside SGLang, vLLM and LMCache
 #   make performance [TRACES=files]           write docs/performance.md from the recorded run, or record one first
@@ -49,7 +50,7 @@ PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* build*
 	$(wildcard tests/test_*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help tools bench compare test package-tests lint coverage sanitize budgets peers performance history site selftest clean
+.PHONY: help tools bench compare test package-tests lint coverage sanitize oldest-numpy budgets peers performance history site selftest clean
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -85,6 +86,10 @@ coverage: $(READY)
 # Memory errors and undefined behaviour in the extension modules end the tests, with file and line.
 sanitize: $(READY)
 	$(RUN) -m tests.sanitized_copy $(VENV)/sanitize --durations=10 $(PACKAGE_TESTS)
+
+# What is installed, built with the newest numpy and run with the oldest.
+oldest-numpy: $(READY)
+	$(RUN) -m tests.installed_copy $(VENV)/oldest-numpy $(PACKAGE_TESTS)
 
 budgets: $(READY)
 	$(RUN) -m benchmarks budgets
