@@ -76,6 +76,8 @@ lint: $(READY)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
+	$(RUN) -m mypy.stubtest --mypy-config-file pyproject.toml --concise --ignore-disjoint-bases \
+		--allowlist tests/stubtest_allowlist.txt $(subst /,.,$(basename $(wildcard kvpool/*.pyi)))
 
 # Compiled code is invisible to coverage: for this a copy without extension modules runs as plain Python.
 coverage: $(READY)
