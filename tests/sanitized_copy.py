@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.copied import copy_into
 
-SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g"
+# Python compiles with -fwrapv, under which an overflow is none.
+SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -fno-wrapv -g"
 #: The interpreter is built without them, so their run-time library comes first; libstdc++ beside it, or
 #: AddressSanitizer finds no __cxa_throw to stand in for and ends the process at torch's first exception.
 PRELOADED = ("libasan.so", "libubsan.so", "libstdc++.so")
