@@ -629,7 +629,7 @@ class RunIndex:
         # The run that reaches the end of the chunk before, and the chunk that it begins in.
         run: cython.longlong = 0
         begins: cython.longlong = 0
-        chunk: cython.longlong
+        chunk: cython.longlong = 0
         for chunk in range(self.chunks):
             leaf: cython.longlong = self.leaves + chunk
             first: cython.longlong = chunk * CHUNK_PAGES

@@ -18,11 +18,15 @@ import numpy as np
 cnp.import_array()
 
 cdef extern from "numpy/arrayobject.h":
+    ctypedef struct PyTypeObject:
+        pass
+    ctypedef struct PyArray_Descr:
+        pass
+    PyTypeObject PyArray_Type
     object PyArray_NewFromDescr(
-        PyObject* subtype, PyObject* descr, int nd, cnp.npy_intp* dims, cnp.npy_intp* strides, void* data, int flags,
-        PyObject* obj
+        PyTypeObject* kind, PyArray_Descr* dtype, int dimensions, cnp.npy_intp* shape, cnp.npy_intp* strides,
+        void* data, int flags, PyObject* like
     )
-    PyObject PyArray_Type
 
 cdef list DTYPES = [np.dtype(f"{kind}{size}") for size in (1, 2, 4, 8) for kind in "iu"]
 
@@ -40,7 +44,7 @@ cdef object new_cells(int64_t size, int code):
     cdef cnp.npy_intp length = size
     dtype = DTYPES[code]
     Py_INCREF(dtype)
-    return PyArray_NewFromDescr(&PyArray_Type, <PyObject*> dtype, 1, &length, NULL, NULL, 0, NULL)
+    return PyArray_NewFromDescr(&PyArray_Type, <PyArray_Descr*> <PyObject*> dtype, 1, &length, NULL, NULL, 0, NULL)
 
 
 cdef void* cells_in(object array) noexcept:
@@ -125,7 +129,7 @@ cdef object view_on(object owner, void* cells, int64_t start, int64_t stop, int 
     dtype = DTYPES[code]
     Py_INCREF(dtype)
     array = PyArray_NewFromDescr(
-        &PyArray_Type, <PyObject*> dtype, 1, &length, NULL, cell(cells, start, code),
+        &PyArray_Type, <PyArray_Descr*> <PyObject*> dtype, 1, &length, NULL, cell(cells, start, code),
         cnp.NPY_ARRAY_CARRAY if writable else cnp.NPY_ARRAY_CARRAY_RO, NULL
     )
     cnp.set_array_base(array, owner)

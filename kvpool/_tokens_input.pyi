@@ -10,6 +10,7 @@ from kvpool._types import TokenArray, Tokens
 INT32: np.dtype[Any]
 INT64: np.dtype[Any]
 UINT64: np.dtype[Any]
+NATIVE: dict[tuple[str, int], np.dtype[Any]]
 
 def integer_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]: ...
 def native(values: TokenArray) -> TokenArray: ...

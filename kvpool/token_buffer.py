@@ -23,7 +23,7 @@ if not cython.compiled:
     )
 
 # Room that a buffer which grows gets at least, in tokens: an eighth of a short one would be used up at once.
-SPARE = 512
+_SPARE = 512
 
 
 @cython.cclass
@@ -202,7 +202,7 @@ class TokenBuffer:
         length: cython.longlong = self._length + more
         if length <= self.room or more == 0:
             return True
-        room: cython.longlong = length + max(length // 8, SPARE)
+        room: cython.longlong = length + max(length // 8, _SPARE)
         grown = new_cells(room, self.code)
         copy_cells(cells_in(grown), 0, self.cells, self._length, self.code)
         self._fill(grown, self._length, room)

@@ -25,8 +25,8 @@ if not cython.compiled:
         widen,
     )
 
-LINE = 16
-TOKEN_ROW = np.dtype([("length", np.int64), ("limit", np.int64), ("named", np.int64)])
+_LINE = 16
+_TOKEN_ROW = np.dtype([("length", np.int64), ("limit", np.int64), ("named", np.int64)])
 
 
 @cython.cclass
@@ -54,7 +54,7 @@ class TokenTable:
     def __cinit__(self):
         # Whoever forgets to call __init__ has a table of no rows.
         self.dtype = np.dtype(np.int32)
-        self.row_array = np.zeros(0, TOKEN_ROW)
+        self.row_array = np.zeros(0, _TOKEN_ROW)
 
     def __init__(self, max_requests, max_tokens, dtype=np.int32):
         rows, tokens = positive_int(max_requests, "max_requests"), positive_int(max_tokens, "max_tokens")
@@ -65,14 +65,14 @@ class TokenTable:
             raise ValueError(f"max_tokens must fit {token_dtype}, but is {tokens}")
         # Rows of an odd number of cache lines: requests in step write to columns that a power of two would put into one
         # set of the cache.
-        lines = -(-tokens // LINE) | 1
-        cells = np.zeros(rows * lines * LINE, token_dtype)
-        row_array = np.zeros(rows, TOKEN_ROW)
+        lines = -(-tokens // _LINE) | 1
+        cells = np.zeros(rows * lines * _LINE, token_dtype)
+        row_array = np.zeros(rows, _TOKEN_ROW)
         self.max_requests = rows
         self.max_tokens = tokens
         self.dtype = token_dtype
         self.code = code_of(token_dtype)
-        self.stride = lines * LINE
+        self.stride = lines * _LINE
         self.calls = 0
         self.tokens = cells
         self.cells = cells_in(cells)

@@ -15,7 +15,7 @@ from tests.copied import ROOT, copy_into
 
 #: The last release of the oldest numpy: the first has no wheel for every Python.
 OLDEST_NUMPY = "2.0.2"
-TOOLS = ("torch", "numba", "pytest", "hypothesis")
+TOOLS = ("torch", "pytest", "hypothesis")
 FOUND = """
 import kvpool.host, numpy, sys
 assert numpy.__version__ == sys.argv[1], numpy.__version__

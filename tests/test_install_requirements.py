@@ -62,10 +62,8 @@ def test_nothing_else_is_asked_for() -> None:
 # What is plain Python only, and what Cython reads while it translates.
 NOT_INSTALLED = {"cython", "cpython", "libc"}
 NEWER_THAN_310 = {"Self", "LiteralString", "Never", "NotRequired", "Required", "TypeVarTuple", "Unpack", "assert_never"}
-with_numba = pytest.mark.xfail((ROOT / "kvpool" / "_kernels.py").is_file(), reason="the token containers use numba")
 
 
-@with_numba
 def test_what_is_imported_is_asked_for() -> None:
     imported = set()
     for path in [*(ROOT / "kvpool").glob("*.py"), *(ROOT / "kvpool").glob("*.pyx")]:
@@ -73,7 +71,6 @@ def test_what_is_imported_is_asked_for() -> None:
     assert imported - sys.stdlib_module_names - NOT_INSTALLED - {"kvpool"} == OURS.keys()
 
 
-@with_numba
 def test_the_sources_are_those_of_the_oldest_python() -> None:
     """No clause and no name of typing that came after it."""
     for path in (ROOT / "kvpool").glob("*.py"):
