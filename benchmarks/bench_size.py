@@ -4,10 +4,13 @@
 with the pool or with the lanes beyond the pages of the request, and threads take turns without waiting for locks.
 """
 
+import collections
 import functools
 import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 
 from benchmarks import bench_host, pools, workloads
 from benchmarks.common import Benchmark
@@ -19,6 +22,9 @@ LANE_PAGES = 262_144
 LANE_REQUEST = 512
 # Lanes: what is measured of them is a trace of as many pairs of calls.
 LANE_PAIRS = 24
+SLOWEST_PAGES = 4_194_304
+SLOWEST_PAIRS = 500_000
+SLOWEST_NEED = 8
 
 
 class HugePool(bench_host.Growth):
@@ -35,6 +41,62 @@ class HugePool(bench_host.Growth):
         if not any(importlib.util.find_spec(f"kvpool.{name}") for name in ("_kernels", "_run_index")):
             raise NotImplementedError("a straightforward allocator takes minutes and gigabytes for this")
         super().prepare(num_pages, pages, method)
+
+
+class SlowestCalls(Benchmark):
+    """The slowest of a million calls on a pool of 4,194,304 pages, from whose middle others take pages.
+
+    What a scheduler waits for once in a while: a call that pays for what others did shows here, and in no median.
+    """
+
+    version = "1"
+    rounds = 1
+    repeat = 1
+    number = 1
+    warmup_time = 0
+    min_run_count = 1
+    timeout = 300
+
+    def setup(self):
+        if not any(importlib.util.find_spec(f"kvpool.{name}") for name in ("_kernels", "_run_index")):
+            raise NotImplementedError("a straightforward allocator takes hours for this")
+        self.pool = pools.host_pool(SLOWEST_PAGES, 1)
+        pools.arrange_host(self.pool, workloads.aged_tenth(SLOWEST_PAGES, SEED))
+        self.spent = 0.0
+        self.timer = lambda: self.spent
+
+    def call_times(self):
+        """Return the nanoseconds of half a million allocations of 8 pages, and of the frees of those before the last.
+
+        Outside the clock, 512 pages leave the middle of the order after every 64 of them, and come back at its end.
+        """
+        clock = time.perf_counter_ns
+        alloc, free = self.pool.alloc, self.pool.free
+        take, give_back = self.pool.alloc_pages, self.pool.return_pages
+        times = np.empty((2, SLOWEST_PAIRS), np.int64)
+        held = collections.deque(alloc(SLOWEST_NEED) for _ in range(64))
+        taken = collections.deque(take(512, "contiguous") for _ in range(64))
+        for i in range(SLOWEST_PAIRS):
+            if i % 64 == 0:
+                taken.append(take(512, "contiguous"))
+                give_back(taken.popleft())
+            slots = held.popleft()
+            start = clock()
+            free(slots)
+            middle = clock()
+            result = alloc(SLOWEST_NEED)
+            end = clock()
+            times[:, i] = middle - start, end - middle
+            held.append(result)
+        return times.ravel()
+
+    def time_in_ten_thousand(self):
+        """Time that one call in ten thousand takes longer than: the 99.99th percentile of a million calls."""
+        self.spent += float(np.percentile(self.call_times(), 99.99)) / 1e9
+
+    def time_longest(self):
+        """Time of the longest of a million calls, whatever the machine did meanwhile: no comparison gates on it."""
+        self.spent += int(self.call_times().max()) / 1e9
 
 
 class SharedPool(Benchmark):

@@ -3,13 +3,15 @@
 import statistics
 import time
 from argparse import Namespace
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from benchmarks import bench_token_memory, stages, workloads
+from benchmarks import bench_token_memory, common, stages, workloads
 from benchmarks.budgets import Line, Measure
 from benchmarks.common import book_bytes
 from benchmarks.stages import TokenBuffer, TokenTable, match_prefix
@@ -25,6 +27,8 @@ def measurements() -> Iterator[Measure]:
     """Yield the measurements; each returns its lines."""
     yield match_lines
     yield append_lines
+    yield table_lines
+    yield build_lines
     yield stage_lines
     yield byte_lines
 
@@ -46,7 +50,7 @@ def match_lines() -> list[Line]:
     ids = workloads.token_ids(TOKENS, 0)
     early = ids.copy()
     early[15] += 1
-    ratios, early_us, kept = [], [], []
+    ratios, early_ratios, kept = [], [], []
     for place in range(12):
         a, b, differing = (TokenBuffer(tokens, np.int32) for tokens in (ids, ids, early))
         left, right = a.numpy().tobytes(), b.numpy().tobytes()
@@ -57,26 +61,29 @@ def match_lines() -> list[Line]:
             found.append(median_us(lambda a=a, b=b: match_prefix(a, b), 3))
             floor.append(median_us(lambda left=left, right=right: left == right, 3))
         ratios.append(statistics.median(found) / statistics.median(floor))
-        early_us.append(median_us(lambda a=a, b=differing: match_prefix(a, b), 50))
+        parted, page = [], []
+        for _ in range(10):
+            parted.append(median_us(lambda a=a, b=differing: match_prefix(a, b), 20))
+            page.append(median_us(lambda: common.floor(64), 20))
+        early_ratios.append(statistics.median(parted) / statistics.median(page))
         # Moves what is made next.
         kept += [a, b, left, right, bytearray(1_000 + 16 * place)]
     return [
-        Line("match_prefix, two int32 TokenBuffers of 100,000 that agree", statistics.median(ratios), 1.5, "x bytes"),
-        Line("match_prefix, two that differ in the first 16 tokens", statistics.median(early_us), 1, "us"),
+        Line("match_prefix, two int32 TokenBuffers of 100,000 that agree", statistics.median(ratios), 1.1, "x bytes"),
+        Line(
+            "match_prefix, two that differ in the first 16 tokens", statistics.median(early_ratios), 0.25, "x floor(1)"
+        ),
     ]
 
 
 def append_lines() -> list[Line]:
-    """Compare 1,000 decode steps of 256 requests, one call a token and one call a step, with appends to lists."""
+    """Compare 1,000 decode steps of 256 requests, one call a token, with appends to lists and to arrays."""
     sampled = np.stack([workloads.token_ids(ROWS, 0, step) for step in range(STEPS)])
-    rows = workloads.shuffled(ROWS, 0)
-    single, whole = [], []
+    beside_lists, beside_arrays = [], []
     for _ in range(ROUNDS):
         lists: list[list[int]] = [[] for _ in range(ROWS)]
+        arrays = [array("q") for _ in range(ROWS)]
         buffers = [TokenBuffer() for _ in range(ROWS)]
-        table = TokenTable(ROWS, STEPS)
-        for _ in range(ROWS):
-            table.add(())
         spent = np.zeros(3)
         clock = time.perf_counter
         for ids in sampled:
@@ -86,20 +93,66 @@ def append_lines() -> list[Line]:
             lists_done = clock()
             append_to_buffers(buffers, tokens)
             buffers_done = clock()
-            table.append(rows, ids)
-            end = clock()
-            spent += lists_done - start, buffers_done - lists_done, end - buffers_done
-        assert buffers[7].tolist() == lists[7] == sampled[:, 7].tolist()
-        assert table.row(int(rows[7])).tolist() == lists[7]
-        single.append(spent[1] / spent[0])
-        whole.append(spent[2] / spent[0])
+            append_to_arrays(arrays, tokens)
+            spent += lists_done - start, buffers_done - lists_done, clock() - buffers_done
+        assert buffers[7].tolist() == lists[7] == arrays[7].tolist() == sampled[:, 7].tolist()
+        beside_lists.append(spent[1] / spent[0])
+        beside_arrays.append(spent[1] / spent[2])
+    name = "TokenBuffer.append, a token to each of 256 requests"
     return [
-        Line("TokenBuffer.append, a token to each of 256 requests", statistics.median(single), 4, "x list"),
-        Line("TokenTable.append, 256 rows", statistics.median(whole), 1 / 3, "x list"),
+        Line(name, statistics.median(beside_lists), 2, "x list"),
+        Line(name, statistics.median(beside_arrays), 0.5, "x array"),
     ]
 
 
-# Two functions of the same code, so that the interpreter specialises each for what it is given.
+KINDS: dict[str, Callable[[npt.NDArray[np.int64]], Any]] = {
+    "int64 ndarrays": lambda values: values,
+    "int32 ndarrays": lambda values: values.astype(np.int32),
+    "int64 tensors": torch.from_numpy,
+    "int32 tensors": lambda values: torch.from_numpy(values.astype(np.int32)),
+}
+
+
+def table_lines() -> list[Line]:
+    """Compare 1,000 decode steps of 256 requests, one call a step, with 256 appends to lists."""
+    sampled = np.stack([workloads.token_ids(ROWS, 0, step) for step in range(STEPS)]).astype(np.int64)
+    rows = workloads.shuffled(ROWS, 0)
+    lines = []
+    for kind, convert in KINDS.items():
+        numbers, steps = convert(rows), [convert(ids) for ids in sampled]
+        ratios = []
+        for _ in range(ROUNDS):
+            lists: list[list[int]] = [[] for _ in range(ROWS)]
+            table = TokenTable(ROWS, STEPS)
+            for _ in range(ROWS):
+                table.add(())
+            spent = np.zeros(2)
+            clock = time.perf_counter
+            for ids, step in zip(sampled, steps, strict=True):
+                tokens = ids.tolist()
+                start = clock()
+                append_to_lists(lists, tokens)
+                middle = clock()
+                table.append(numbers, step)
+                spent += middle - start, clock() - middle
+            assert table.row(int(rows[7])).tolist() == lists[7]
+            ratios.append(spent[1] / spent[0])
+        lines.append(Line(f"TokenTable.append, 256 rows, {kind}", statistics.median(ratios), 1 / 6, "x list"))
+    return lines
+
+
+def build_lines() -> list[Line]:
+    """Compare a buffer of a list of 10,000 tokens with an array of it."""
+    tokens = workloads.token_ids(10_000, 0).tolist()
+    ours, theirs = [], []
+    for _ in range(30):
+        ours.append(median_us(lambda: TokenBuffer(tokens), 3))
+        theirs.append(median_us(lambda: array("q", tokens), 3))
+    measured = statistics.median(ours) / statistics.median(theirs)
+    return [Line("TokenBuffer of a list of 10,000", measured, 0.4, "x array")]
+
+
+# Functions of the same code, so that the interpreter specialises each for what it is given.
 
 
 def append_to_lists(requests: list[list[int]], tokens: list[int]) -> None:
@@ -109,6 +162,12 @@ def append_to_lists(requests: list[list[int]], tokens: list[int]) -> None:
 
 
 def append_to_buffers(requests: list[Any], tokens: list[int]) -> None:
+    """Append one token to each."""
+    for request, token in zip(requests, tokens):  # noqa: B905
+        request.append(token)
+
+
+def append_to_arrays(requests: list[Any], tokens: list[int]) -> None:
     """Append one token to each."""
     for request, token in zip(requests, tokens):  # noqa: B905
         request.append(token)

@@ -10,7 +10,7 @@ from history.records import Case
 
 ALLOC, FREE, RUNS = "bench_host.Alloc.time_alloc", "bench_host.Free.time_free", "bench_host.Runs.track_runs"
 CANARY = "bench_canary.Canary.time_loop"
-KINDS = {ALLOC: "time", FREE: "time", RUNS: "track", CANARY: "time"}
+KINDS = {ALLOC: "time", FREE: "time", RUNS: "track", CANARY: "time", "bench_size.SlowestCalls.time_longest": "time"}
 
 
 def measured(*figures):
@@ -100,6 +100,15 @@ def test_nothing_in_common_is_not_measured():
     assert judge(nothing, None).sentence == "Not measured: no benchmark could be measured on both sides."
     new = measured((ALLOC, "1", math.nan, 1.0))
     assert judge(new, None).status == NOT_MEASURED
+
+
+def test_the_longest_of_many_calls_never_gates():
+    found = measured((FREE, "", 10.0, 10.0))
+    case = Case("bench_size.SlowestCalls.time_longest", ())
+    for label, value in (("BASE", 1.0), ("HEAD", 9.0)):
+        found.add(label, case, value)
+    assert suspects(found) == []
+    assert judge(found, found).status == PASSED
 
 
 def test_what_is_new_on_head_is_no_regression():

@@ -183,6 +183,11 @@ PINNED = {
         "800fe42f45c4d7fe1772e81520477b6a3fc66128405dd1f349d9c7cb957e3154",
         {"bench_size.HugePool.time_alloc_free": "1"},
     ),
+    "aged pool of the slowest calls": (
+        lambda: [workloads.aged_tenth(bench_size.SLOWEST_PAGES, bench_size.SEED)],
+        "38508776a172b1f440ff52762e74fa4a4b8e952c3aa96d55f080cfaa272827d7",
+        {"bench_size.SlowestCalls.time_in_ten_thousand": "1", "bench_size.SlowestCalls.time_longest": "1"},
+    ),
     "more lanes": (
         lambda: [
             workloads.random(bench_size.LANE_PAGES // lanes, bench_size.LANE_REQUEST // lanes, bench_size.SEED, rank)

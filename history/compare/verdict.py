@@ -10,6 +10,8 @@ from history.records import CANARY, DISTURBED, Case
 
 LABELS = ("BASE", "HEAD")
 FACTOR = 1.1
+# A single call, which anything on the machine can have made longer.
+LONGEST = ".time_longest"
 
 PASSED, REGRESSED, NOT_MEASURED = 0, 1, 2
 
@@ -84,6 +86,10 @@ class Measured:
         """Tell whether the case counts something, without noise."""
         return self.kinds[case.benchmark] == "track"
 
+    def gates(self, case: Case) -> bool:
+        """Tell whether the case can turn a comparison red: not the canary, nor the longest of many calls."""
+        return not case.benchmark.startswith(CANARY) and not case.benchmark.endswith(LONGEST)
+
     def pairs(self) -> list[Change]:
         """Return the cases that both sides have a figure for."""
         found = [Change(case, *(self.figure(case, label) for label in LABELS)) for case in self.cases]
@@ -93,6 +99,7 @@ class Measured:
 def suspects(measured: Measured, factor: float = FACTOR) -> list[Case]:
     """Return the cases that look changed and are not exact: those have to be measured again."""
     pairs = [each for each in measured.pairs() if not measured.is_exact(each.case)]
+    pairs = [each for each in pairs if not each.case.benchmark.endswith(LONGEST)]
     return [each.case for each in pairs if each.ratio > factor or each.ratio < 1 / factor]
 
 
@@ -127,7 +134,7 @@ def judge(first: Measured, again: Measured | None, factor: float = FACTOR, same_
     measured = first if again is None else first.merged(again)
     pairs = {each.case: each for each in measured.pairs()}
     compared = [case for case in pairs if not case.benchmark.startswith(CANARY)]
-    timed = [each for each in pairs.values() if each.case in set(compared) and not first.is_exact(each.case)]
+    timed = [each for each in pairs.values() if first.gates(each.case) and not first.is_exact(each.case)]
     exact = [each for each in pairs.values() if each.case in set(compared) and first.is_exact(each.case)]
     doubted = set(suspects(first, factor))
     confirmed = set() if again is None else doubted & set(suspects(again, factor))
