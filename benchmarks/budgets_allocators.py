@@ -190,9 +190,13 @@ def free_samples(churn: Churn, n: int, calls: int, method: str = "alloc") -> Any
     held = [allocate()]
 
     def give_back() -> int:
-        return churn.pool.free(held.pop())
+        return churn.pool.free(held[0])
 
-    samples = alternate(calls, give_back, partial(floor, n * PAGE_SIZE), lambda *_: held.append(allocate()))
+    def renew(*_: object) -> None:
+        # What was given back is dropped here, off the clock.
+        held[0] = allocate()
+
+    samples = alternate(calls, give_back, partial(floor, n * PAGE_SIZE), renew)
     give_back()
     return samples
 

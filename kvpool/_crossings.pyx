@@ -11,7 +11,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New, PyCapsule_SetDestructor
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uintptr_t
 
@@ -25,12 +25,26 @@ from kvpool._dlpack cimport (
     DLTensor,
 )
 
+import numpy as np
 import torch
 
 cnp.import_array()
 
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct PyTypeObject:
+        pass
+    ctypedef struct PyArray_Descr:
+        pass
+    PyTypeObject PyArray_Type
+    object PyArray_NewFromDescr(
+        PyTypeObject* kind, PyArray_Descr* dtype, int dimensions, cnp.npy_intp* shape, cnp.npy_intp* strides,
+        void* data, int flags, PyObject* like
+    )
+
 cdef enum:
     ALIGNMENT = 64
+
+cdef object INT64 = np.dtype(np.int64)
 
 cdef struct Result:
     # What lies right before the slots of a result: DLPack's description of them.
@@ -128,11 +142,8 @@ cdef object _array_of(int64_t* slots, cnp.npy_intp size):
 
 cdef object new_ids(int64_t size):
     cdef cnp.npy_intp length = size
-    return cnp.PyArray_EMPTY(1, &length, cnp.NPY_INT64, 0)
-
-
-cdef int64_t* ids_in(object array) noexcept:
-    return <int64_t*> cnp.PyArray_DATA(<cnp.ndarray> array)
+    Py_INCREF(INT64)
+    return PyArray_NewFromDescr(&PyArray_Type, <PyArray_Descr*> <PyObject*> INT64, 1, &length, NULL, NULL, 0, NULL)
 
 
 cdef void keep_first(object array, int64_t size) noexcept:
@@ -157,14 +168,6 @@ cdef int64_t* new_scratch(int64_t count) except NULL:
 
 cdef void free_scratch(int64_t* scratch) noexcept:
     PyMem_RawFree(scratch)
-
-
-cdef int64_t small_int(object value) noexcept:
-    cdef int overflow = 0
-    if type(value) is not int:
-        return -1
-    found = PyLong_AsLongLongAndOverflow(value, &overflow)
-    return -1 if overflow else found
 
 
 cdef bint tensor_in(object values, DLTensor* tensor) noexcept:

@@ -534,14 +534,19 @@ class RunIndex:
         while count - taken >= length and self.summaries[1].lengths & named:
             chunk: cython.longlong = self._lowest_naming(named)
             i: cython.longlong
+            # It begins in this chunk; where it ends in the next, that one is flagged as well.
+            self.flags[chunk] |= TOO_HIGH
             for i in range(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS):
                 begins: cython.ulonglong = self._begins_of(i, length)
                 while begins and count - taken >= length:
-                    page: cython.longlong = i * WORD_PAGES + trailing_zeros(begins)
+                    bit: cython.longlong = trailing_zeros(begins)
+                    page: cython.longlong = i * WORD_PAGES + bit
                     begins &= begins - 1
-                    self._write(page, page + length, False)
-                    self.flags[chunk] |= TOO_HIGH
-                    self.flags[(page + length - 1) // CHUNK_PAGES] |= TOO_HIGH
+                    if bit + length <= WORD_PAGES:
+                        self.words[i] &= FULL_WORD ^ ((FULL_WORD >> (WORD_PAGES - length)) << bit)
+                    else:
+                        self._write(page, page + length, False)
+                        self.flags[(page + length - 1) // CHUNK_PAGES] |= TOO_HIGH
                     for offset in range(length):
                         pages[taken] = page + offset
                         taken += 1

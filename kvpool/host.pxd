@@ -23,6 +23,7 @@ cdef enum:
     FIFO = 0
     CONTIGUOUS = 1
     FEWEST_RUNS = 2
+    FEW = 64
 
 
 cdef class HostAllocator:
@@ -31,6 +32,8 @@ cdef class HostAllocator:
     cdef readonly int64_t size
     cdef FifoOrder order
     cdef RunIndex index
+    # Where a call of up to FEW pages puts them together; nothing stays there between calls.
+    cdef int64_t few[FEW]
     cdef object __weakref__
     cdef dict __dict__
 

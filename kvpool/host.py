@@ -39,6 +39,7 @@ if not cython.compiled:
     from kvpool._sort import sort_pages
 
     FIFO, CONTIGUOUS, FEWEST_RUNS = 0, 1, 2
+    FEW = 64
 
 _MAX_PAGES = 2**30 - 1
 _POLICIES = {"fifo": 0, "contiguous": 1, "fewest_runs": 2}
@@ -92,6 +93,8 @@ class HostAllocator:
         # A call may be under way that has read the geometry.
         if getattr(self, "num_pages", 0) and (self.num_pages != pages or self.page_size != slots):
             raise ValueError(f"the pool is built, of {self.num_pages} pages of {self.page_size} slots, and stays so")
+        if not cython.compiled:
+            self.few = new_scratch(FEW)
         self.num_pages = pages
         self.page_size = slots
         self.size = pages * slots
@@ -314,9 +317,10 @@ class HostAllocator:
         if count == 0:
             return True
         if policy == FEWEST_RUNS:
-            scratch = new_scratch(count)
+            scratch = part(self.few, 0) if count <= FEW else new_scratch(count)
             self._take_fewest_runs(pages, scratch, count)
-            free_scratch(scratch)
+            if count > FEW:
+                free_scratch(scratch)
             return True
         if policy == CONTIGUOUS and count > 1 and self.order.ascending_head(count) < 0:
             start = self.index.lowest_run(count)
@@ -362,13 +366,14 @@ class HostAllocator:
             view = view_of(array)
         count: cython.longlong = view.size // page_size
         freed: object = view.size
-        pages = new_scratch(count)
+        pages = part(self.few, 0) if count <= FEW else new_scratch(count)
         accepted: cython.bint = (
             count * page_size == view.size
             and pages_of(view.data, count, page_size, pages)
             and self._accept(pages, count)
         )
-        free_scratch(pages)
+        if count > FEW:
+            free_scratch(pages)
         if accepted:
             return freed
         if array is None:

@@ -58,6 +58,8 @@ def arrays_of(pool):
         elif hasattr(each, "untyped_storage"):
             found.append(each.cpu().numpy())
         waiting.extend(gc.get_referents(each))
+        # The collector does not look into the compiled structures, which are part of no cycle.
+        waiting.extend(getattr(each, name, None) for name in ("arrays", "free", "released"))
     return found
 
 
