@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator
+from kvpool import HostAllocator, OwnerLaneAllocator, RequestTokens, TokenBuffer, TokenTable, match_prefix
 
 CALLS = 2_000
 #: What the interpreter itself may come to keep: caches, free lists.
@@ -105,10 +105,57 @@ LANES: list[Call] = [
     lambda pool: OwnerLaneAllocator(4, selection="best"),
 ]
 
+
+def table() -> TokenTable:
+    held = TokenTable(4, 8)
+    held.add([1, 2])
+    return held
+
+
+BUFFER: list[Call] = [
+    lambda buffer: TokenBuffer([1, 2, 3]).append(4),
+    lambda buffer: TokenBuffer(np.arange(5, dtype=np.int16), np.int32).extend(torch.arange(3)),
+    lambda buffer: TokenBuffer(np.int16(i) for i in range(5)),
+    lambda buffer: TokenBuffer([1, 2**70]),
+    lambda buffer: TokenBuffer([1, True]),
+    lambda buffer: TokenBuffer([2**63], np.uint64).tolist(),
+    lambda buffer: buffer.append(2**70),
+    lambda buffer: buffer.append("1"),
+    lambda buffer: buffer.extend([1, None]),
+    lambda buffer: (buffer[0], buffer[1:], buffer[::-1], buffer.numpy(), buffer.torch(), buffer.tolist(), repr(buffer)),
+    lambda buffer: buffer[99],
+    lambda buffer: (buffer == [1, 2], buffer == [1], buffer + [1], (1, 2) + buffer, buffer == [None]),  # noqa: RUF005
+    lambda buffer: buffer + [None],  # noqa: RUF005
+    lambda buffer: pickle.loads(pickle.dumps(buffer)).check(),
+    lambda buffer: match_prefix(buffer, [1, 2, 3], 2),
+    lambda buffer: match_prefix(np.arange(3, dtype=np.uint64), torch.arange(3)),
+    lambda buffer: match_prefix(buffer, [1, None]),
+]
+REQUEST: list[Call] = [
+    lambda request: RequestTokens([1, 2]).append(3),
+    lambda request: (request.origin, request.output, request.fill_ids, request.committed(2), repr(request)),
+    lambda request: request.committed(99),
+    lambda request: request.extend([None]),
+    lambda request: pickle.loads(pickle.dumps(request)),
+]
+TABLE: list[Call] = [
+    lambda held: held.remove(held.add([1, 2, 3])),
+    lambda held: held.add(range(99)),
+    lambda held: (held.row(0), held.lengths, held.check()),
+    lambda held: held.row(3),
+    lambda held: held.append([0, 0], [1, 2]),
+    lambda held: held.append(torch.tensor([0, 9]), np.array([1, 2], np.int32)),
+    lambda held: pickle.loads(pickle.dumps(held)).append([0], torch.tensor([1])),
+    lambda held: TokenTable(2, 2, np.int8),
+]
+
 #: A type is one line: its name, how to build one, and what is called on it.
 TYPES: list[tuple[str, Callable[[], Any], list[Call]]] = [
     ("HostAllocator", host, HOST),
     ("OwnerLaneAllocator", lanes, LANES),
+    ("TokenBuffer", lambda: TokenBuffer(range(10)), BUFFER),
+    ("RequestTokens", lambda: RequestTokens(range(10)), REQUEST),
+    ("TokenTable", table, TABLE),
 ]
 EVERY_CALL = [
     pytest.param(build, call, id=f"{name} {number}")
@@ -127,7 +174,7 @@ def _only_what_is_new_is_searched_for_garbage() -> Iterator[None]:
 
 def call_often(thing: Any, call: Call, times: int) -> None:
     for _ in range(times):
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError, IndexError):
             call(thing)
 
 
