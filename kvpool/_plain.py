@@ -117,6 +117,13 @@ def small_int(value: object) -> int:
     return value if type(value) is int and 0 <= value < 2**63 else -1
 
 
+def _has_memory(tensor: torch.Tensor) -> bool:
+    try:
+        return tensor.device.type == "cpu" and tensor.data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
 @dataclass
 class Int64View:
     data: Any
@@ -124,7 +131,7 @@ class Int64View:
 
 
 def view_of(values: Any) -> Int64View:
-    if type(values) is torch.Tensor and values.dtype is torch.int64 and values.device.type == "cpu":
+    if type(values) is torch.Tensor and values.dtype is torch.int64 and _has_memory(values):
         try:
             values = values.numpy()
         except RuntimeError:
@@ -238,7 +245,7 @@ def view_of_cells(cells: Any, size: int, code: int) -> TokenView:
 
 
 def tokens_in(tokens: Any) -> TokenView:
-    if type(tokens) is torch.Tensor and tokens.device.type == "cpu" and tokens.dtype in (torch.int32, torch.int64):
+    if type(tokens) is torch.Tensor and tokens.dtype in (torch.int32, torch.int64) and _has_memory(tokens):
         tokens = tokens.numpy()
     usable = type(tokens) is np.ndarray and tokens.ndim == 1 and tokens.dtype in (np.int32, np.int64)
     if usable and tokens.flags.c_contiguous and tokens.flags.aligned:

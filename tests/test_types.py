@@ -69,6 +69,7 @@ def test_a_subclass_can_have_another_constructor_and_methods(base: Any) -> None:
     pool.check()
 
 
+@pytest.mark.compiled  # As plain Python it has no fields.
 @pytest.mark.parametrize("base", [HostAllocator, OwnerLaneAllocator])
 def test_a_pool_that_nobody_built_has_no_pages(base: Any) -> None:
     pool = base.__new__(base)
