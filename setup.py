@@ -32,6 +32,8 @@ DIRECTIVES = {
     "language_level": 3,
     "cdivision": True,
     "infer_types": True,
+    # What inspect.signature reads, of a method that is called without a binding.
+    "embedsignature.format": "clinic",
 }
 
 

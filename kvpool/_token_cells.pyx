@@ -51,19 +51,6 @@ cdef void* cells_in(object array) noexcept:
     return cnp.PyArray_DATA(<cnp.ndarray> array)
 
 
-cdef bint put_int(void* cells, int64_t position, int code, object token) noexcept:
-    """Write a Python int that fits; False, and nothing is written, for another one and for anything else."""
-    cdef int overflow = 0
-    cdef int64_t value
-    if type(token) is not int:
-        return False
-    value = PyLong_AsLongLongAndOverflow(token, &overflow)
-    if overflow or not fits(value, code):
-        return False
-    put(cells, position, code, value)
-    return True
-
-
 cdef void put_bits(void* cells, int64_t position, int code, object token):
     """Write a Python int that is known to fit."""
     put(cells, position, code, <int64_t> <uint64_t> (token & 0xFFFF_FFFF_FFFF_FFFF))
@@ -116,7 +103,8 @@ cdef object packed_tokens(object tokens, int code):
         item = <PyObject*> (PyList_GET_ITEM(tokens, i) if is_list else PyTuple_GET_ITEM(tokens, i))
         if not PyLong_CheckExact(<object> item):
             return None
-        value = PyLong_AsLongLongAndOverflow(<object> item, &overflow)
+        if not one_digit(<object> item, &value):
+            value = PyLong_AsLongLongAndOverflow(<object> item, &overflow)
         if overflow or not fits(value, code):
             return None
         put(cells, i, code, value)

@@ -5,6 +5,7 @@ import math
 import cython
 import numpy as np
 
+from kvpool import _signatures
 from kvpool._arguments import (
     INT64_MAX,
     count,
@@ -16,6 +17,7 @@ from kvpool._arguments import (
     real_number,
 )
 from kvpool._books import check_order, check_run_index
+from kvpool._signatures import ClassSignature
 from kvpool.snapshots import HostSnapshot
 
 if not cython.compiled:
@@ -72,6 +74,8 @@ class HostAllocator:
     >>> pool.alloc_contiguous_preferred(6) is None, pool.alloc_fewest_runs(6)
     (False, None)
     """
+
+    __signature__ = ClassSignature(_signatures.host_allocator)
 
     def __cinit__(self):
         # Whoever forgets to call __init__ has a pool of no pages.

@@ -6,6 +6,7 @@ import cython
 import numpy as np
 import torch
 
+from kvpool import _signatures
 from kvpool._arguments import (
     INT64_MAX,
     BeyondInt64Error,
@@ -19,6 +20,7 @@ from kvpool._arguments import (
 )
 from kvpool._books import check_lane
 from kvpool._pinned import device_copier
+from kvpool._signatures import ClassSignature
 from kvpool.snapshots import LaneSnapshot
 
 if not cython.compiled:
@@ -72,6 +74,8 @@ class OwnerLaneAllocator:
     >>> pool.select_pages([1]), pool.release_pages
     (array([6]), tensor([3, 4]))
     """
+
+    __signature__ = ClassSignature(_signatures.owner_lane_allocator)
 
     def __cinit__(self):
         # Whoever forgets to call __init__ has a pool of no lanes.

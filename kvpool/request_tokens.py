@@ -2,7 +2,9 @@
 
 import cython
 
+from kvpool import _signatures
 from kvpool._arguments import as_int
+from kvpool._signatures import ClassSignature
 from kvpool.token_buffer import TokenBuffer
 
 if not cython.compiled:
@@ -25,6 +27,8 @@ class RequestTokens:
     array([11, 12])
     """
 
+    __signature__ = ClassSignature(_signatures.request_tokens)
+
     def __cinit__(self):
         # Whoever forgets to call __init__ has a request of no tokens.
         self.tokens = TokenBuffer()
@@ -34,6 +38,7 @@ class RequestTokens:
         self._hold(tokens, len(tokens))
 
     @cython.binding(False)
+    @cython.embedsignature(True)
     def append(self, token):
         """Append one generated token. O(1) amortised."""
         self.tokens.append(token)

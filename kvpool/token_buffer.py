@@ -7,6 +7,8 @@ import cython
 import numpy as np
 import torch
 
+from kvpool import _signatures
+from kvpool._signatures import ClassSignature
 from kvpool._tokens_input import checked_token, integer_dtype, native, token_array, tokens_as
 
 if not cython.compiled:
@@ -54,6 +56,8 @@ class TokenBuffer:
     # An ndarray on the left of `+` or `==` leaves the operation to the TokenBuffer instead of broadcasting over it.
     __array_ufunc__ = None
 
+    __signature__ = ClassSignature(_signatures.token_buffer)
+
     def __cinit__(self):
         # Whoever forgets to call __init__ has a buffer of no tokens.
         self.dtype = integer_dtype(np.int64)
@@ -65,6 +69,7 @@ class TokenBuffer:
         self._fill(values, len(values), len(values))
 
     @cython.binding(False)
+    @cython.embedsignature(True)
     def append(self, token):
         """Append one token. O(1) amortised."""
         if self._length < self.room and put_int(self.cells, self._length, self.code, token):

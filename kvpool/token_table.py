@@ -3,8 +3,10 @@
 import cython
 import numpy as np
 
+from kvpool import _signatures
 from kvpool._arguments import as_int, as_int64, positive_int, repeated
 from kvpool._books import check_token_rows
+from kvpool._signatures import ClassSignature
 from kvpool._tokens_input import integer_dtype, tokens_as
 
 if not cython.compiled:
@@ -50,6 +52,8 @@ class TokenTable:
     >>> table.add([31]) == first
     True
     """
+
+    __signature__ = ClassSignature(_signatures.token_table)
 
     def __cinit__(self):
         # Whoever forgets to call __init__ has a table of no rows.

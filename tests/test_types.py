@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator
+from kvpool import HostAllocator, OwnerLaneAllocator, RequestTokens, TokenBuffer, TokenTable
 from tests.pools import Kind
 
 COPIES = {
@@ -192,3 +192,25 @@ def test_private_methods_survive_rubbish() -> None:
         for rubbish in (Holds(), None, np.array([0.5]), np.array(["a"]), np.array([2**63], np.uint64)):
             with contextlib.suppress(TypeError, AttributeError, OverflowError):
                 assert method(rubbish).tolist() in ([False], [True])
+
+
+def test_a_type_tells_what_it_is_built_of_and_a_subclass_what_that_is() -> None:
+    assert str(inspect.signature(HostAllocator)) == "(num_pages: int, page_size: int = 64) -> None"
+    assert list(inspect.signature(OwnerLaneAllocator).parameters) == [
+        "physical_pages", "page_size", "cp_size", "device", "selection",
+    ]  # fmt: skip
+    assert list(inspect.signature(TokenBuffer).parameters) == ["tokens", "dtype"]
+    assert list(inspect.signature(TokenTable).parameters) == ["max_requests", "max_tokens", "dtype"]
+    for kind in (TokenBuffer, RequestTokens):
+        assert list(inspect.signature(kind.append).parameters) == ["self", "token"]
+
+    class Same(HostAllocator):
+        pass
+
+    class Other(HostAllocator):
+        def __init__(self, gigabytes: float) -> None:
+            super().__init__(int(gigabytes * 10))
+
+    assert inspect.signature(Same) == inspect.signature(HostAllocator)
+    assert str(inspect.signature(Other)) == "(gigabytes: float) -> None"
+    assert Other(1.2).num_pages == 12
