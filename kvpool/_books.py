@@ -119,12 +119,3 @@ def _runs_of_chunk(bits: Bools, chunk: int) -> tuple[int, int, int]:
     leading = int(lengths[0]) if starts[0] == 0 else 0
     trailing = int(lengths[-1]) if starts[-1] + lengths[-1] == CHUNK_PAGES else 0
     return leading, int(lengths.max()), trailing
-
-
-def check_token_rows(rows: npt.NDArray[Any], max_tokens: int, calls: int) -> None:
-    """Assert that each row of a token table is in use or empty, and no longer than it may be."""
-    lengths, limits, named = rows["length"], rows["limit"], rows["named"]
-    assert np.isin(limits, (0, max_tokens)).all(), f"a row is limited to neither all nor nothing: {limits}"
-    assert (lengths >= 0).all(), f"a row has a negative length: {lengths}"
-    assert (lengths <= limits).all(), f"a row is longer than its limit: {lengths}, {limits}"
-    assert (named <= calls).all(), f"a row was named by a call to come: {named}, {calls}"

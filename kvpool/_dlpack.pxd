@@ -7,6 +7,7 @@ cdef enum:
     DEVICE_CPU = 1
     DEVICE_CUDA_HOST = 3
     CODE_INT = 0
+    CODE_UINT = 1
 
 cdef struct DLPackVersion:
     uint32_t major

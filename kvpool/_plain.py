@@ -117,7 +117,7 @@ def small_int(value: object) -> int:
     return value if type(value) is int and 0 <= value < 2**63 else -1
 
 
-def _has_memory(tensor: torch.Tensor) -> bool:
+def has_memory(tensor: torch.Tensor) -> bool:
     try:
         return tensor.device.type == "cpu" and tensor.data_ptr() != 0
     except RuntimeError:
@@ -131,7 +131,7 @@ class Int64View:
 
 
 def view_of(values: Any) -> Int64View:
-    if type(values) is torch.Tensor and values.dtype is torch.int64 and _has_memory(values):
+    if type(values) is torch.Tensor and values.dtype is torch.int64 and has_memory(values):
         try:
             values = values.numpy()
         except RuntimeError:
@@ -166,102 +166,3 @@ def pages_of(slots: Any, count: int, page_size: int, pages: Any) -> bool:
         return False
     pages[:count] = array("q", (blocks[:, 0] // page_size).tolist())
     return True
-
-
-DTYPES = [np.dtype(f"{kind}{size}") for size in (1, 2, 4, 8) for kind in "iu"]
-
-
-def code_of(dtype: Any) -> int:
-    return DTYPES.index(dtype)
-
-
-def new_cells(size: int, code: int) -> Any:
-    return np.empty(size, DTYPES[code])
-
-
-def cells_in(values: Any) -> Any:
-    return values
-
-
-def fits(token: int, code: int) -> bool:
-    limits = np.iinfo(DTYPES[code])
-    return bool(limits.min <= token <= limits.max)
-
-
-def cell(cells: Any, position: int, code: int) -> Any:
-    return cells
-
-
-def prefetch(address: Any, writing: int) -> None:
-    pass
-
-
-def put(cells: Any, position: int, code: int, token: int) -> None:
-    cells[position] = token
-
-
-def put_int(cells: Any, position: int, code: int, token: object) -> bool:
-    if type(token) is not int or not -(2**63) <= token < 2**63 or not fits(token, code):
-        return False
-    cells[position] = token
-    return True
-
-
-put_bits = put
-
-
-def int_at(cells: Any, position: int, code: int) -> int:
-    return int(cells[position])
-
-
-def copy_cells(target: Any, position: int, source: Any, count: int, code: int) -> None:
-    target[position : position + count] = source[:count]
-
-
-def packed_tokens(tokens: Any, code: int) -> Any:
-    if type(tokens) not in (list, tuple) or not set(map(type, tokens)) <= {int}:
-        return None
-    try:
-        return np.array(tokens, DTYPES[code])
-    except OverflowError:
-        return None
-
-
-def view_on(owner: Any, cells: Any, start: int, stop: int, code: int, writable: bool) -> Any:
-    view = cells[start:stop]
-    view.flags.writeable = writable
-    return view
-
-
-@dataclass
-class TokenView:
-    cells: Any
-    size: int
-    code: int
-
-
-def view_of_cells(cells: Any, size: int, code: int) -> TokenView:
-    return TokenView(cells, size if DTYPES[code] in (np.int32, np.int64) else -1, code)
-
-
-def tokens_in(tokens: Any) -> TokenView:
-    if type(tokens) is torch.Tensor and tokens.dtype in (torch.int32, torch.int64) and _has_memory(tokens):
-        tokens = tokens.numpy()
-    usable = type(tokens) is np.ndarray and tokens.ndim == 1 and tokens.dtype in (np.int32, np.int64)
-    if usable and tokens.flags.c_contiguous and tokens.flags.aligned:
-        return TokenView(tokens, len(tokens), code_of(tokens.dtype))
-    return TokenView(None, -1, 0)
-
-
-def widen(view: TokenView, target: Any) -> bool:
-    target[: view.size] = array("q", view.cells[: view.size].tolist())
-    return True
-
-
-def common_cells(a: TokenView, b: TokenView, count: int) -> int:
-    differing = np.flatnonzero(a.cells[:count] != b.cells[:count])
-    return int(differing[0]) if len(differing) else count
-
-
-def rows_in(values: Any) -> Any:
-    return values.view(np.recarray)

@@ -1,1 +1,1 @@
-from kvpool._token_cells cimport code_of, packed_tokens
+from kvpool._token_arrays cimport NO_TOKENS, kind_of, packed, view_of

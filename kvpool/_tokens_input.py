@@ -13,12 +13,13 @@ import torch
 from kvpool.errors import TokenRangeError
 
 if not cython.compiled:
-    from kvpool._plain import code_of, packed_tokens
+    from kvpool._plain_tokens import NO_TOKENS, kind_of, packed, view_of
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
-NATIVE = {(kind, size): np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_NATIVE = {(kind, size): np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_LIMITS = {dtype: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) for dtype in _NATIVE.values()}
 
 
 def integer_dtype(dtype):
@@ -26,7 +27,7 @@ def integer_dtype(dtype):
     resolved = np.dtype(dtype)
     if resolved.kind not in "iu":
         raise TypeError(f"tokens need an integer dtype, not {resolved}")
-    return NATIVE[resolved.kind, resolved.itemsize]
+    return _NATIVE[resolved.kind, resolved.itemsize]
 
 
 def native(values):
@@ -34,20 +35,15 @@ def native(values):
 
     numpy has two types for some, of which torch knows one, and an unpickled array brings an object of its own.
     """
-    dtype = NATIVE[values.dtype.kind, values.dtype.itemsize]
+    dtype = _NATIVE[values.dtype.kind, values.dtype.itemsize]
     return values.view(dtype) if values.dtype == dtype else values.astype(dtype)
 
 
 def checked_token(token, dtype):
     """Return one token as a Python int that fits `dtype`."""
-    if isinstance(token, (bool, np.bool_)) or getattr(token, "dtype", None) is torch.bool:
-        raise TypeError(f"a token must be an integer, but {token!r} is a bool")
-    try:
-        value = operator.index(token)
-    except TypeError:
-        raise TypeError(f"a token must be an integer, not a {type(token).__name__}") from None
-    limits = np.iinfo(dtype)
-    if not limits.min <= value <= limits.max:
+    value = token if type(token) is int else _as_int(token)
+    low, high = _LIMITS[dtype]
+    if not low <= value <= high:
         raise TokenRangeError(value, dtype)
     return value
 
@@ -57,43 +53,82 @@ def token_array(tokens):
 
     Python ints become int64, or uint64 where int64 cannot hold them. Nothing, of whatever dtype, is an empty array.
     """
-    values = packed_tokens(tokens, code_of(INT64))
-    if values is None:
-        values = _as_ndarray(tokens)
+    values = _as_ndarray(tokens)
     if values is not None:
         return values
-    items = tuple(tokens)
-    try:
-        return _packed(items, INT64)
-    except TokenRangeError as error:
-        try:
-            return _packed(items, UINT64)
-        except TokenRangeError:
-            raise error from None
+    values = packed(tokens, kind_of(INT64))
+    if values is not None:
+        return values
+    ints = _ints(tokens)
+    for dtype in (INT64, UINT64):
+        values = packed(ints, kind_of(dtype))
+        if values is not None:
+            return values
+    raise _misfit(ints, INT64)
 
 
-def tokens_as(tokens, dtype, copy=False):
-    """Return tokens as a contiguous ndarray of `dtype`: a view of an array or a CPU tensor of that dtype, else a copy.
+def tokens_as(tokens, dtype, *, copy=False):
+    """Return tokens as an ndarray of `dtype`: a view of an array or a CPU tensor of that dtype, else a copy.
 
     With `copy` it is a copy in any case.
     """
-    values = packed_tokens(tokens, code_of(dtype))
-    if values is not None:
-        return values
     values = _as_ndarray(tokens)
     if values is None:
-        return _packed(tuple(tokens), dtype)
+        values = packed(tokens, kind_of(dtype))
+        if values is None:
+            ints = _ints(tokens)
+            values = packed(ints, kind_of(dtype))
+            if values is None:
+                raise _misfit(ints, dtype)
+        return values
     if values.size and not np.can_cast(values.dtype, dtype):
-        limits = np.iinfo(dtype)
+        low, high = _LIMITS[dtype]
         for extreme in (int(values.min()), int(values.max())):
-            if not limits.min <= extreme <= limits.max:
+            if not low <= extreme <= high:
                 raise TokenRangeError(extreme, dtype)
-    values = values.astype(dtype, copy=copy)
-    return values if values.flags.c_contiguous and values.flags.aligned else values.copy()
+    return values.astype(dtype, copy=copy)
+
+
+def contiguous(values):
+    """Return an array of a native integer dtype as one that can be read in place; a copy where this one cannot be."""
+    return values if view_of(values).kind != NO_TOKENS else values.copy()
+
+
+def _ints(tokens):
+    """Return the elements of any iterable as Python ints, in a list of its own."""
+    # A private copy: what an element does when it is asked for its number changes only the caller's.
+    items = tuple(tokens)
+    # As long as it gets from the first: where memory runs out, Cython 3.3.1 frees what it appends twice.
+    ints: list = [0] * len(items)
+    i: cython.Py_ssize_t
+    for i in range(len(items)):
+        ints[i] = items[i] if type(items[i]) is int else _as_int(items[i])
+    return ints
+
+
+def _misfit(ints, dtype):
+    """Return the error for the first of some ints that does not fit."""
+    low, high = _LIMITS[dtype]
+    place: cython.Py_ssize_t = 0
+    while low <= ints[place] <= high:
+        place += 1
+    return TokenRangeError(ints[place], dtype)
+
+
+def _as_int(token):
+    """Return an integer as a Python int; a bool or anything else is a TypeError."""
+    if isinstance(token, (bool, np.bool_)) or getattr(token, "dtype", None) is torch.bool:
+        raise TypeError(f"a token must be an integer, but {token!r} is a bool")
+    try:
+        return operator.index(token)
+    except TypeError:
+        raise TypeError(f"a token must be an integer, not a {type(token).__name__}") from None
 
 
 def _as_ndarray(tokens):
     """Return what already is an array as an ndarray, and None for other iterables."""
+    if type(tokens) is list or type(tokens) is tuple:
+        return None
     if type(tokens) is not np.ndarray:
         if isinstance(tokens, torch.Tensor):
             return _tensor_as_ndarray(tokens)
@@ -126,11 +161,3 @@ def _tensor_as_ndarray(tokens):
     if tokens.dtype is torch.bool or tokens.is_floating_point() or tokens.is_complex() or tokens.is_quantized:
         raise TypeError(f"tokens must be integers, not {tokens.dtype}")
     return tokens.numpy(force=True)
-
-
-def _packed(items, dtype):
-    """Return a tuple of integers as an ndarray; others than Python's own are asked for their value."""
-    ints = tuple([checked_token(item, dtype) for item in items])
-    values = packed_tokens(ints, code_of(dtype))
-    # Only what int64 does not hold is left.
-    return np.array(ints, dtype) if values is None else values

@@ -3,12 +3,13 @@
 import cython
 import numpy as np
 
-from kvpool._arguments import positive_int
-from kvpool._tokens_input import INT64, UINT64, token_array
-from kvpool.token_buffer import TokenBuffer
+from kvpool._arguments import INT64_MAX, positive_int
+from kvpool._tokens_input import INT64, UINT64, contiguous, token_array, tokens_as
 
 if not cython.compiled:
-    from kvpool._plain import common_cells, small_int, tokens_in
+    from kvpool._plain import small_int
+    from kvpool._plain_tokens import common_prefix, view_of
+    from kvpool.token_buffer import TokenBuffer
 
 
 def match_prefix(a, b, page_size=1):
@@ -25,47 +26,43 @@ def match_prefix(a, b, page_size=1):
     """
     page: cython.longlong = small_int(page_size)
     if page < 1:
-        page_size = positive_int(page_size, "page_size")
-        page = min(page_size, np.iinfo(np.int64).max)
-    left, right = a, b
-    first = _view_of(left)
-    second = _view_of(right)
-    if first.size < 0 or second.size < 0:
-        # Both before either is looked at: what converts one may change the other.
-        if first.size < 0:
-            left = _converted(a)
-        if second.size < 0:
-            right = _converted(b)
-        if _is_unsigned(left) or _is_unsigned(right):
-            return _common_unsigned(np.asarray(left), np.asarray(right), page)
-        first = _view_of(left)
-        second = _view_of(right)
-    common: cython.longlong = common_cells(first, second, min(first.size, second.size))
+        page = min(positive_int(page_size, "page_size"), INT64_MAX)
+    common: cython.longlong = -1
+    if type(a) is TokenBuffer and type(b) is TokenBuffer:
+        common = _common_prefix_of_buffers(a, b)
+    if common < 0:
+        # Buffers are looked at last, as reading what is none may append to them.
+        left = a if type(a) is TokenBuffer else _array_of(a)
+        right = b if type(b) is TokenBuffer else _array_of(b)
+        common = _common_prefix_of_arrays(_array_of(left), _array_of(right))
     return common - common % page
 
 
-def _converted(tokens):
-    """Return tokens as a contiguous ndarray of int64, int32 or, where that is what they are, uint64."""
-    values = token_array(tokens)
-    if tokens_in(values).size >= 0:
-        return values
-    return values.astype(UINT64 if values.dtype == UINT64 else INT64, order="C")
+def _common_prefix_of_buffers(a: TokenBuffer, b: TokenBuffer):
+    left, right = a.tokens(), b.tokens()
+    return common_prefix(left, right, min(left.size, right.size))
 
 
-def _is_unsigned(tokens):
-    return isinstance(tokens, np.ndarray) and tokens.dtype == UINT64
+def _common_prefix_of_arrays(a, b):
+    left, right = view_of(a), view_of(b)
+    common: cython.longlong = common_prefix(left, right, min(left.size, right.size))
+    return _common_prefix_of_others(a, b) if common < 0 else common
 
 
-def _common_unsigned(left, right, page):
-    """Return the length of the common prefix where one side is uint64, whose values int64 may not hold."""
-    shorter = min(len(left), len(right))
-    differing = np.flatnonzero(left[:shorter] != right[:shorter])
-    common = int(differing[0]) if len(differing) else shorter
-    return common - common % page
-
-
-def _view_of(tokens):
-    """Look at tokens of int32 or int64 in place; a size of -1 for any others."""
+def _array_of(tokens):
+    """Return tokens as an array, or as the tensor that they are."""
     if type(tokens) is TokenBuffer:
-        return cython.cast(TokenBuffer, tokens)._token_view()
-    return tokens_in(tokens)
+        buffer: TokenBuffer = tokens
+        return buffer.view(0, buffer.length)
+    return tokens if view_of(tokens).size else token_array(tokens)
+
+
+def _common_prefix_of_others(left, right):
+    """Return what two arrays have in common that have to be converted before they are compared."""
+    left, right = token_array(left), token_array(right)
+    if UINT64 in (left.dtype, right.dtype):
+        shorter = min(left.size, right.size)
+        differing = np.flatnonzero(left[:shorter] != right[:shorter])
+        return int(differing[0]) if differing.size else shorter
+    left, right = contiguous(tokens_as(left, INT64)), contiguous(tokens_as(right, INT64))
+    return common_prefix(view_of(left), view_of(right), min(left.size, right.size))

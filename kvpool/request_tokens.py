@@ -1,23 +1,27 @@
 """A request's prompt and what was generated for it."""
 
 import cython
+import numpy as np
 
 from kvpool import _signatures
 from kvpool._arguments import as_int
+from kvpool._python_types import attributes_of
 from kvpool._signatures import ClassSignature
-from kvpool.token_buffer import TokenBuffer
 
 if not cython.compiled:
     from kvpool._plain import small_int
+    from kvpool._plain_tokens import with_cinit
+from kvpool.token_buffer import TokenBuffer
 
 
+@cython.no_gc
 @cython.cclass
 class RequestTokens:
     """A request's token ids: the prompt (origin) followed by what was generated (output), in one TokenBuffer.
 
     The origin is copied; it gives the dtype where it is a TokenBuffer, otherwise tokens are int64. `append` and
     `extend` add to the output, with TokenBuffer's rules for what a token is. What is read are read-only views, never
-    copies; they stay valid and unchanged when the request goes on.
+    copies; they stay valid and unchanged when the request goes on. Every method is atomic, as a TokenBuffer's are.
 
     >>> request = RequestTokens([11, 12, 13])
     >>> request.append(21)
@@ -30,15 +34,13 @@ class RequestTokens:
     __signature__ = ClassSignature(_signatures.request_tokens)
 
     def __cinit__(self):
-        # Whoever forgets to call __init__ has a request of no tokens.
-        self.tokens = TokenBuffer()
+        self._hold(TokenBuffer(), 0)
 
     def __init__(self, origin):
-        tokens = TokenBuffer(origin, origin.dtype) if isinstance(origin, TokenBuffer) else TokenBuffer(origin)
-        self._hold(tokens, len(tokens))
+        dtype = origin.dtype if isinstance(origin, TokenBuffer) else np.int64
+        tokens: TokenBuffer = TokenBuffer(origin, dtype)
+        self._hold(tokens, tokens.length)
 
-    @cython.binding(False)
-    @cython.embedsignature(True)
     def append(self, token):
         """Append one generated token. O(1) amortised."""
         self.tokens.append(token)
@@ -50,64 +52,70 @@ class RequestTokens:
     @property
     def origin(self):
         """The prompt, a read-only view. O(1)."""
-        return self.tokens._view(0, self.origin_length)
+        return self.tokens.view(0, self.origin_length)
 
     @property
     def output(self):
         """What was generated so far, a read-only view. O(1)."""
-        return self.tokens._view(self.origin_length, self.tokens._length)
+        return self.tokens.view(self.origin_length, self.tokens.length)
 
     @property
     def fill_ids(self):
         """Origin and output, a read-only view. O(1)."""
-        return self.tokens._view(0, self.tokens._length)
+        return self.tokens.view(0, self.tokens.length)
 
     def committed(self, length):
         """Return the first `length` of origin and output, a read-only view. O(1).
 
         A length below 0 or above the number of tokens is a ValueError.
         """
-        first: cython.longlong = small_int(length)
-        if first < 0 or first > self.tokens._length:
+        stop: cython.longlong = small_int(length)
+        if not 0 <= stop <= self.tokens.length:
             number = as_int(length, "length")
-            if not 0 <= number <= self.tokens._length:
-                raise ValueError(f"length must be between 0 and {self.tokens._length}, not {number}")
-            first = number
-        return self.tokens._view(0, first)
+            if not 0 <= number <= self.tokens.length:
+                raise ValueError(f"length must be between 0 and {self.tokens.length}, not {number}")
+            stop = number
+        return self.tokens.view(0, stop)
 
     def __len__(self):
-        return self.tokens._length
+        return self.tokens.length
 
     def __array__(self, dtype=None, copy=None):
         return self.tokens.__array__(dtype, copy)
 
+    def __repr__(self):
+        tokens = self.tokens.length
+        return f"RequestTokens({self.origin_length} of origin, {tokens - self.origin_length} of output)"
+
     def __reduce__(self):
-        return _rebuilt, (type(self), self.tokens, self.origin_length)
-
-    def __copy__(self):
-        return _rebuilt(type(self), self.tokens.__copy__(), self.origin_length)
-
-    def __deepcopy__(self, memo):
-        return self.__copy__()
+        return _rebuilt, (type(self), self.fill_ids, self.origin_length), attributes_of(self, "tokens", "origin_length")
 
     def __setstate__(self, state):
-        """Take what pickles of version 0.1 hold."""
-        fields = state[1]
-        self._hold(fields["_tokens"], fields["_origin_length"])
-
-    def __repr__(self):
-        return f"RequestTokens({self.origin_length} of origin, {len(self) - self.origin_length} of output)"
+        # What no extension type pickled has the request in it, by the names of that time.
+        held = {}
+        for part in state if isinstance(state, tuple) else (state,):
+            held.update(part or {})
+        if "_tokens" in held:
+            self._hold(held.pop("_tokens"), held.pop("_origin_length"))
+        for name, value in held.items():
+            setattr(self, name, value)
 
     def _hold(self, tokens, origin_length):
-        """Take a buffer for the request's own."""
-        if not isinstance(tokens, TokenBuffer) or not 0 <= origin_length <= len(tokens):
-            raise ValueError(f"a request of {origin_length} tokens of origin cannot hold {tokens!r}")
+        if not 0 <= origin_length <= tokens.length:
+            raise ValueError(f"the origin has {origin_length} of {tokens.length} tokens")
+        # The old ones are let go of last, as that may run code.
+        before: object = self.tokens  # noqa: F841
         self.tokens = tokens
         self.origin_length = origin_length
+        return 0
 
 
-def _rebuilt(kind, tokens, origin_length):
-    """Build a request over a buffer that nobody else has: what pickle and copy make of one."""
-    request = kind.__new__(kind)
-    request._hold(tokens, origin_length)
+def _rebuilt(kind, values, origin_length):
+    """Build a request of its tokens: what pickle and copy make of one."""
+    request: RequestTokens = kind.__new__(kind)
+    request._hold(TokenBuffer._over(values), origin_length)
     return request
+
+
+if not cython.compiled:
+    with_cinit(RequestTokens, "tokens")

@@ -1,30 +1,33 @@
 from libc.stdint cimport int64_t
 
-from kvpool._token_cells cimport (
+from kvpool._crossings cimport small_int
+from kvpool._token_arrays cimport (
     TokenView,
-    view_of_cells,
-    cells_in,
-    code_of,
-    copy_cells,
-    int_at,
-    new_cells,
-    put_bits,
-    put_int,
-    view_on,
+    copy_tokens,
+    kind_of,
+    new_tokens,
+    packed,
+    put,
+    read_only,
+    token_at,
+    view_of,
+    writable,
 )
 
 
 cdef class TokenBuffer:
-    # The buffer, its memory, for how many tokens it may be written to (none where it came full), and how many it holds.
-    cdef object array
+    # Where the buffer is in memory, how many tokens there are, how many fit, and their kind: one cache line for `append`.
     cdef void* cells
-    cdef int64_t room
-    cdef readonly int64_t _length
-    cdef int code
-    cdef readonly object dtype
+    cdef int64_t length
+    cdef int64_t capacity
+    cdef int kind
+    # The buffer itself.
+    cdef object array
     cdef object __weakref__
 
-    cdef void _fill(self, object values, int64_t length, int64_t room)
-    cdef bint _has_room(self, int64_t more) except -1
-    cdef object _view(self, int64_t start, int64_t stop)
-    cdef TokenView _token_view(self) noexcept
+    cdef TokenView tokens(self) noexcept
+    cdef object view(self, int64_t start, int64_t stop)
+    cdef int _hold(self, object array, int64_t length) except -1
+    cdef int _append_any(self, object token) except -1
+    cdef int _reserve(self, int64_t count) except -1
+    cdef object _readable(self, object tokens)

@@ -12,10 +12,9 @@ from kvpool._types import TokenArray, Tokens
 class TokenBuffer:
     """An append-only growable sequence of token ids over one numpy buffer of an integer dtype."""
 
-    __hash__: ClassVar[None]  # type: ignore[assignment]
     __array_ufunc__: ClassVar[None]
-
-    def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    def __init__(self, tokens: Tokens = (), dtype: npt.DTypeLike = ...) -> None: ...
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the tokens."""
@@ -33,7 +32,7 @@ class TokenBuffer:
         """Return the tokens as a read-only view of the buffer. O(1)."""
 
     def torch(self) -> torch.Tensor:
-        """Return the tokens as a tensor that shares the buffer; clone it to write. O(1)."""
+        """Return the tokens as a tensor that shares the buffer. O(1)."""
 
     def check(self) -> None:
         """Assert that the buffer's parts agree. O(1)."""
@@ -49,5 +48,3 @@ class TokenBuffer:
     def __radd__(self, other: Tokens) -> TokenBuffer: ...
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
-    def __copy__(self) -> TokenBuffer: ...
-    def __deepcopy__(self, memo: Any) -> TokenBuffer: ...

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kvpool._arguments import Int64Array, Integers
+from kvpool._arguments import Integers
 from kvpool._types import TokenArray, Tokens
 
 class TokenTable:
     """The token ids of up to `max_requests` requests of up to `max_tokens` each, a row of one array for each."""
 
-    def __init__(self, max_requests: int, max_tokens: int, dtype: npt.DTypeLike = np.int32) -> None: ...
+    def __init__(self, max_requests: int, max_tokens: int, dtype: npt.DTypeLike = ...) -> None: ...
     @property
     def max_requests(self) -> int:
         """How many rows the table has."""
@@ -25,14 +25,14 @@ class TokenTable:
         """The dtype of the tokens."""
 
     @property
-    def lengths(self) -> Int64Array:
+    def lengths(self) -> npt.NDArray[Any]:
         """How many tokens each row holds: a read-only view that follows the table, 0 for rows not in use. O(1)."""
 
     def add(self, tokens: Tokens) -> int:
         """Put a request's tokens, of any accepted kind, into the lowest row not in use and return its number."""
 
     def append(self, rows: Integers, tokens: Tokens) -> None:
-        """Append `tokens[i]` to row `rows[i]`, for every i. O(k) for k rows, fastest for arrays or CPU tensors."""
+        """Append `tokens[i]` to row `rows[i]`, for every i. O(k) for k rows."""
 
     def row(self, row: int) -> TokenArray:
         """Return a row's tokens: a read-only view of their number now, valid until the row is removed. O(1)."""
@@ -44,5 +44,4 @@ class TokenTable:
         """Assert that the table's parts agree. O(rows)."""
 
     def __reduce__(self) -> tuple[Any, ...]: ...
-    def __copy__(self) -> TokenTable: ...
-    def __deepcopy__(self, memo: Any) -> TokenTable: ...
+    def __setstate__(self, state: Any) -> None: ...

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from kvpool import TokenBuffer
+from kvpool._token_books import check_token_buffer
 from tests.tokens import DTYPES, EMPTY, INPUTS, REFUSED, REFUSED_IDS, SEQUENCES, Convert
 
 
@@ -417,6 +418,29 @@ def test_says_what_it_holds() -> None:
     assert repr(TokenBuffer(range(9))) == "TokenBuffer([0, 1, 2, 3, 4, 5, 6, 7, ... (9 in all)], dtype=int64)"
 
 
+@pytest.mark.parametrize(
+    ("part", "damaged", "message"),
+    [
+        ("length", 3, "3 tokens in a buffer of 2"),
+        ("length", -1, "-1 tokens in a buffer of 2"),
+        ("length", 1, "a view of 2 tokens where there are 1"),
+        ("capacity", 3, "a buffer of 2 has room for 3"),
+        ("array", np.arange(4).reshape(2, 2), "the buffer has shape"),
+        ("array", np.arange(2.0), "the buffer has dtype"),
+        ("array", np.arange(4)[::2], "the buffer has strides"),
+        ("array", np.arange(2), "views are of another buffer"),
+        ("view", np.arange(2), "views are of another buffer"),
+    ],
+)
+def test_check_finds_parts_that_disagree(part: str, damaged: Any, message: str) -> None:
+    state = TokenBuffer([1, 2])._state()
+    check_token_buffer(state)
+    with pytest.raises(AssertionError, match=message):
+        check_token_buffer(state | {part: damaged})
+    with pytest.raises(AssertionError, match="views can be written to"):
+        check_token_buffer(state | {"view": state["array"][:]})
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_bytes_a_token(dtype: Any) -> None:
     """Everything counted: at 10,000 tokens half a byte more than the tokens, 1.15 times that after appends."""
@@ -441,5 +465,5 @@ def test_grows_a_logarithmic_number_of_times() -> None:
     addresses = set()
     for token in range(20_000):
         buffer.append(token)
-        addresses.add(buffer.numpy().ctypes.data)
+        addresses.add((buffer.numpy().ctypes.data, len(buffer.numpy().base)))
     assert len(addresses) < 100

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kvpool import TokenBuffer, TokenTable
-from kvpool._books import check_token_rows
+from kvpool._token_books import check_token_rows
 from tests.pools import INPUTS as INTEGERS
 from tests.tokens import EMPTY, INPUTS, REFUSED, REFUSED_IDS, Convert
 
@@ -236,13 +236,29 @@ def test_takes_the_slices_of_a_buffer(table: TokenTable) -> None:
     assert table.row(3).tolist() == [8]
 
 
-@pytest.mark.parametrize(("field", "damage"), [("length", -1), ("length", 6), ("limit", 4), ("named", 99)])
-def test_check_finds_books_that_disagree(field: str, damage: int, table: TokenTable) -> None:
-    rows, max_tokens, calls = table._books()
-    check_token_rows(rows, max_tokens, calls)
-    rows[field][0] = damage
-    with pytest.raises(AssertionError, match="row"):
-        check_token_rows(rows, max_tokens, calls)
+@pytest.mark.parametrize(
+    ("part", "row", "damage", "message"),
+    [
+        ("lengths", 0, -1, "a row has a negative length"),
+        ("lengths", 0, 6, "a row is longer than its limit"),
+        ("lengths", 1, 1, "a row is longer than its limit"),
+        ("limits", 0, 4, "a row is limited to neither all nor nothing"),
+    ],
+)
+def test_check_finds_books_that_disagree(part: str, row: int, damage: int, message: str, table: TokenTable) -> None:
+    table.check()
+    state = table._state()
+    check_token_rows(state)
+    state[part][row] = damage
+    with pytest.raises(AssertionError, match=message):
+        check_token_rows(state)
+    table.check()
+
+
+@pytest.mark.parametrize("shape", [(3, 16), (4, 4)])
+def test_check_finds_an_array_of_another_shape(shape: tuple[int, int], table: TokenTable) -> None:
+    with pytest.raises(AssertionError, match=r"rows with|cells for"):
+        check_token_rows(table._state() | {"shape": shape})
 
 
 def test_refuses_rows_longer_than_a_length_can_say() -> None:

@@ -1,0 +1,189 @@
+"""Token ids in memory: how ndarrays, tensors and lists are read and views are made, through C's interfaces."""
+
+cimport numpy as cnp
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+
+from kvpool._crossings cimport tensor_in
+from kvpool._dlpack cimport CODE_INT, CODE_UINT, DLTensor
+from kvpool._vector cimport common_prefix_32, common_prefix_64, common_prefix_mixed
+
+cnp.import_array()
+
+cdef int NUMPY_TYPES[8]
+NUMPY_TYPES[INT8_TOKENS] = cnp.NPY_INT8
+NUMPY_TYPES[INT16_TOKENS] = cnp.NPY_INT16
+NUMPY_TYPES[INT32_TOKENS] = cnp.NPY_INT32
+NUMPY_TYPES[INT64_TOKENS] = cnp.NPY_INT64
+NUMPY_TYPES[UINT8_TOKENS] = cnp.NPY_UINT8
+NUMPY_TYPES[UINT16_TOKENS] = cnp.NPY_UINT16
+NUMPY_TYPES[UINT32_TOKENS] = cnp.NPY_UINT32
+NUMPY_TYPES[UINT64_TOKENS] = cnp.NPY_UINT64
+
+
+cdef int _kind(bint signed, Py_ssize_t size) noexcept:
+    if size == 8:
+        return INT64_TOKENS if signed else UINT64_TOKENS
+    if size == 4:
+        return INT32_TOKENS if signed else UINT32_TOKENS
+    if size == 2:
+        return INT16_TOKENS if signed else UINT16_TOKENS
+    return INT8_TOKENS if signed else UINT8_TOKENS
+
+
+cdef int kind_of(object dtype) except? -1:
+    """Return the kind of token that an integer dtype is for."""
+    return _kind(dtype.kind == "i", dtype.itemsize)
+
+
+cdef TokenView view_of(object values) noexcept:
+    """Look at a one-dimensional contiguous ndarray of integers, or tensor of the host, in place."""
+    cdef TokenView view
+    cdef DLTensor tensor
+    cdef cnp.ndarray array
+    view.cells = NULL
+    view.size = 0
+    view.kind = NO_TOKENS
+    if type(values) is cnp.ndarray:
+        array = <cnp.ndarray> values
+        if cnp.PyArray_NDIM(array) == 1 and cnp.PyArray_ISCARRAY_RO(array) and cnp.PyArray_ISINTEGER(array):
+            view.cells = cnp.PyArray_DATA(array)
+            view.size = cnp.PyArray_DIM(array, 0)
+            view.kind = _kind(cnp.PyArray_ISSIGNED(array), cnp.PyArray_ITEMSIZE(array))
+    elif (
+        tensor_in(values, &tensor)
+        and tensor.dtype.lanes == 1
+        and (tensor.dtype.code == CODE_INT or tensor.dtype.code == CODE_UINT)
+        and tensor.dtype.bits >= 8
+    ):
+        view.cells = <char*> tensor.data + tensor.byte_offset
+        view.size = tensor.shape[0]
+        view.kind = _kind(tensor.dtype.code == CODE_INT, tensor.dtype.bits // 8)
+    return view
+
+
+cdef object new_tokens(int kind, int64_t size):
+    """Return a new array of `size` tokens that nobody has written yet."""
+    cdef cnp.npy_intp length = size
+    return cnp.PyArray_EMPTY(1, &length, NUMPY_TYPES[kind], 0)
+
+
+cdef void* cells_of(object array) noexcept:
+    return cnp.PyArray_DATA(<cnp.ndarray> array)
+
+
+cdef object writable(object array, int64_t start, int64_t stop):
+    """Return a view of an array's tokens from `start` to `stop`, counted through all its rows."""
+    cdef cnp.npy_intp length = stop - start
+    cdef char* cells = <char*> cells_of(array) + start * cnp.PyArray_ITEMSIZE(<cnp.ndarray> array)
+    view = cnp.PyArray_SimpleNewFromData(1, &length, cnp.PyArray_TYPE(<cnp.ndarray> array), cells)
+    cnp.set_array_base(view, array)
+    return view
+
+
+cdef object read_only(object array, int64_t start, int64_t stop):
+    view = writable(array, start, stop)
+    cnp.PyArray_CLEARFLAGS(<cnp.ndarray> view, cnp.NPY_ARRAY_WRITEABLE)
+    return view
+
+
+cdef object packed(object values, int kind):
+    """Return a list or tuple of ints as a new array; None where one is no int, or none that the kind holds.
+
+    One step: no Python code runs, so that nobody changes the list meanwhile.
+    """
+    cdef Py_ssize_t i, count
+    cdef PyObject* item
+    cdef void* cells
+    cdef bint is_list = type(values) is list
+    if not is_list and type(values) is not tuple:
+        return None
+    count = PyList_GET_SIZE(values) if is_list else PyTuple_GET_SIZE(values)
+    array = new_tokens(kind, count)
+    cells = cells_of(array)
+    # Nothing promises that making the array has run no finaliser.
+    if count != (PyList_GET_SIZE(values) if is_list else PyTuple_GET_SIZE(values)):
+        return None
+    for i in range(count):
+        item = <PyObject*> (PyList_GET_ITEM(values, i) if is_list else PyTuple_GET_ITEM(values, i))
+        if not put(cells, kind, i, <object> item):
+            return None
+    return array
+
+
+cdef bint put_rare(void* cells, int kind, int64_t place, int64_t number) noexcept:
+    """As `put_number`, for the kinds that few use."""
+    if kind == UINT64_TOKENS and number >= 0:
+        (<uint64_t*> cells)[place] = <uint64_t> number
+    elif kind == UINT32_TOKENS and number == <uint32_t> number:
+        (<uint32_t*> cells)[place] = <uint32_t> number
+    elif kind == UINT16_TOKENS and number == <uint16_t> number:
+        (<uint16_t*> cells)[place] = <uint16_t> number
+    elif kind == UINT8_TOKENS and number == <uint8_t> number:
+        (<uint8_t*> cells)[place] = <uint8_t> number
+    elif kind == INT16_TOKENS and number == <int16_t> number:
+        (<int16_t*> cells)[place] = <int16_t> number
+    elif kind == INT8_TOKENS and number == <int8_t> number:
+        (<int8_t*> cells)[place] = <int8_t> number
+    else:
+        return False
+    return True
+
+
+cdef bint put_large(void* cells, int64_t place, object token) noexcept:
+    """Write an int over int64's into a cell of UINT64_TOKENS; False where it is over uint64's as well."""
+    cdef uint64_t number
+    try:
+        number = PyLong_AsUnsignedLongLong(token)
+    except (OverflowError, MemoryError):
+        return False
+    (<uint64_t*> cells)[place] = number
+    return True
+
+
+cdef object token_at(void* cells, int kind, int64_t place):
+    """Return a token as a Python int."""
+    if kind == INT64_TOKENS:
+        return (<int64_t*> cells)[place]
+    if kind == INT32_TOKENS:
+        return (<int32_t*> cells)[place]
+    if kind == INT16_TOKENS:
+        return (<int16_t*> cells)[place]
+    if kind == INT8_TOKENS:
+        return (<int8_t*> cells)[place]
+    if kind == UINT64_TOKENS:
+        return (<uint64_t*> cells)[place]
+    if kind == UINT32_TOKENS:
+        return (<uint32_t*> cells)[place]
+    if kind == UINT16_TOKENS:
+        return (<uint16_t*> cells)[place]
+    return (<uint8_t*> cells)[place]
+
+
+cdef bint widen(TokenView view, int64_t* target) noexcept:
+    """Copy int64 or int32 tokens into int64 memory; False for another kind."""
+    cdef int64_t i
+    cdef int32_t* narrow = <int32_t*> view.cells
+    if view.kind == INT64_TOKENS:
+        copy_tokens(target, INT64_TOKENS, 0, view.cells, view.size)
+        return True
+    if view.kind == INT32_TOKENS:
+        for i in range(view.size):
+            target[i] = narrow[i]
+        return True
+    return False
+
+
+cdef int64_t common_prefix(TokenView left, TokenView right, int64_t count) noexcept:
+    """Return how many of their first `count` tokens two views have in common; -1 for kinds that are not compared."""
+    if left.kind == right.kind:
+        if itemsize(left.kind) == 4:
+            return common_prefix_32(<int32_t*> left.cells, <int32_t*> right.cells, count)
+        if itemsize(left.kind) == 8 and left.kind != NO_TOKENS:
+            return common_prefix_64(<int64_t*> left.cells, <int64_t*> right.cells, count)
+    if left.kind == INT32_TOKENS and right.kind == INT64_TOKENS:
+        return common_prefix_mixed(<int32_t*> left.cells, <int64_t*> right.cells, count)
+    if left.kind == INT64_TOKENS and right.kind == INT32_TOKENS:
+        return common_prefix_mixed(<int32_t*> right.cells, <int64_t*> left.cells, count)
+    return -1
