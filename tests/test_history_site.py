@@ -5,6 +5,7 @@ import http.server
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -69,8 +70,16 @@ def chromium(tmp_path_factory):
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
     def log_message(self, *_):
         pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """A server that takes all the connections a page opens at once: with the usual queue of 5 some were refused."""
+
+    request_queue_size = 128
 
 
 @pytest.fixture(params=["http", "file"])
@@ -79,17 +88,22 @@ def address(request, site):
     if request.param == "file":
         yield html.as_uri()
         return
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=html)) as server:
+    with Server(("127.0.0.1", 0), functools.partial(Quiet, directory=html)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
+
+
+# What a browser says of a connection to this machine that broke. It says nothing of the page, whose missing files are
+# answers of status 404; what a page lacks for it, the tests miss.
+BROKEN_CONNECTION = re.compile(r"^http://127\.0\.0\.1:.* net::ERR_(SOCKET_NOT_CONNECTED|CONNECTION_(RESET|CLOSED))$")
 
 
 @pytest.fixture
 def window(chromium):
     chromium.errors()
     yield chromium
-    assert chromium.errors() == []
+    assert [error for error in chromium.errors() if not BROKEN_CONNECTION.match(error)] == []
 
 
 def measured_names(html):
