@@ -22,6 +22,8 @@ Bools = npt.NDArray[np.bool_]
 
 def check_order(state: dict[str, Any], is_free: Bools) -> None:
     """Assert that the blocks of a FIFO order hold the free pages, each at its place, and are few."""
+    reserved = np.flatnonzero(is_free[: state["num_reserved"]])
+    assert reserved.size == 0, f"reserved, and free, are {reserved.tolist()}"
     pages = np.asarray(state["pages"]).reshape(-1, BLOCK_PAGES)
     place, live = np.asarray(state["place"]), np.asarray(state["live"])
     order: list[int] = []

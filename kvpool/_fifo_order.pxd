@@ -10,10 +10,13 @@ cdef enum:
 cdef extern from *:
     # The place of a page that is in no block.
     uint32_t NOWHERE "UINT32_MAX"
+    # What no place of a page in a block reaches.
+    uint32_t MARKED "(UINT32_MAX / 2 + 1)"
 
 
 cdef class FifoOrder:
     cdef readonly int64_t num_pages
+    cdef readonly int64_t num_reserved
     cdef readonly int64_t blocks
     cdef readonly int64_t length
     cdef readonly int64_t steps
@@ -36,6 +39,8 @@ cdef class FifoOrder:
 
     cdef bint holds(self, size_t page) noexcept
     cdef bint append(self, int64_t* pages, int64_t count) noexcept
+    cdef bint prepend(self, int64_t* pages, int64_t count) noexcept
+    cdef bint take(self, int64_t* pages, int64_t count) noexcept
     cdef void pop(self, int64_t* pages, int64_t count) noexcept
     cdef void remove(self, int64_t* pages, int64_t count) noexcept
     cdef int64_t ascending_head(self, int64_t count) noexcept
@@ -44,7 +49,11 @@ cdef class FifoOrder:
     cdef void append_all(self) noexcept
     cdef object state(self)
 
+    cdef bint _announce(self, int64_t* pages, int64_t count) noexcept
     cdef void _put(self, int32_t page) noexcept
+    cdef void _put_first(self, int32_t page) noexcept
+    cdef int32_t _new_block(self) noexcept
+    cdef void _add_first_block(self) noexcept
     cdef void _add_block(self) noexcept
     cdef void _drop_block(self, int32_t block) noexcept
     cdef void _merge(self, int32_t block, int32_t following) noexcept

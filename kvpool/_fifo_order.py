@@ -3,7 +3,7 @@
 import cython
 
 if not cython.compiled:
-    from kvpool._plain import NOWHERE, copy_bytes, copy_int32, copy_uint32, new_bytes, new_int32, new_uint32
+    from kvpool._plain import MARKED, NOWHERE, copy_bytes, copy_int32, copy_uint32, new_bytes, new_int32, new_uint32
 
     BLOCK_PAGES, NOTHING = 16, -1
 
@@ -14,19 +14,20 @@ if not cython.compiled:
 class FifoOrder:
     """Pages in the order in which they came, of which any can leave: a list of blocks, each a cache line of page ids.
 
-    Coming:  `append`, `append_all`
-    Leaving: `pop` (the first), `remove` (from anywhere), `remove_all`
+    Coming:  `append`, `prepend`, `append_all`
+    Leaving: `pop` (the first), `take` and `remove` (from anywhere), `remove_all`
     Reading: `holds`, `length`, `ascending_head`, `as_bytes`, `state`
 
     A page knows its place, so that it leaves from the middle by becoming NOTHING there. Two neighbours that fit into
     one block are merged at once, other than the first and the last block, so that blocks are half full on average:
     their number is bounded, and so is what a call passes over to find pages. `steps` counts places read, written or
-    passed over. Arguments are trusted, except where it says otherwise.
+    passed over. The first `num_reserved` pages never come. Arguments are trusted, except where it says otherwise.
     """
 
-    def __init__(self, num_pages: cython.longlong):
+    def __init__(self, num_pages: cython.longlong, num_reserved: cython.longlong = 0):
         self.arrays = []
         self.num_pages = num_pages
+        self.num_reserved = num_reserved
         self.blocks = 2 * num_pages // (BLOCK_PAGES + 1) + 4
         self.steps = 0
         self.pages = new_int32(self.arrays, self.blocks * BLOCK_PAGES)
@@ -41,25 +42,27 @@ class FifoOrder:
         return self.place[page] != NOWHERE
 
     def append(self, pages, count):
-        """Append pages, all of them or none: False where one is no page, is in the order already or is named twice."""
+        """Append pages, all of them or none: False where one cannot come, is in the order already or is named twice."""
         i: cython.longlong
-        page: cython.longlong
-        for i in range(count):
-            page = pages[i]
-            if page < 0 or page >= self.num_pages or self.place[page] != NOWHERE:
-                for marked in range(i):
-                    self.place[pages[marked]] = NOWHERE
-                return False
-            # Not its place yet, which only blocks can give: for now a mark that finds a page named twice.
-            self.place[page] = 0
+        if not self._announce(pages, count):
+            return False
         for i in range(count):
             self._put(pages[i])
         return True
 
+    def prepend(self, pages, count):
+        """Put pages before the first one, where they stand in the order given; all of them or none, as `append`."""
+        i: cython.longlong
+        if not self._announce(pages, count):
+            return False
+        for i in range(count):
+            self._put_first(pages[count - 1 - i])
+        return True
+
     def append_all(self):
-        """Append every page to an order that holds none, ascending."""
+        """Append every page that can come to an order that holds none, ascending."""
         page: cython.longlong
-        for page in range(self.num_pages):
+        for page in range(self.num_reserved, self.num_pages):
             self._put(page)
 
     def pop(self, pages, count):
@@ -83,6 +86,22 @@ class FifoOrder:
             self.first_start = start
             if left == 0:
                 self._drop_block(self.first)
+
+    def take(self, pages, count):
+        """Take pages out wherever they stand, all of them or none: False where one is not there or is named twice."""
+        i: cython.longlong
+        page: cython.longlong
+        for i in range(count):
+            page = pages[i]
+            if page < 0 or page >= self.num_pages or self.place[page] >= MARKED:
+                for marked in range(i):
+                    self.place[pages[marked]] ^= MARKED
+                return False
+            self.place[page] ^= MARKED
+        for i in range(count):
+            self.place[pages[i]] ^= MARKED
+        self.remove(pages, count)
+        return True
 
     def remove(self, pages, count):
         """Take pages, all of them in the order, out of it wherever they stand."""
@@ -161,6 +180,7 @@ class FifoOrder:
         """Return a copy of all that the order holds, for a check."""
         return {
             "num_pages": self.num_pages,
+            "num_reserved": self.num_reserved,
             "length": self.length,
             "pages": copy_int32(self.pages, self.blocks * BLOCK_PAGES),
             "live": copy_bytes(self.live, self.blocks),
@@ -175,6 +195,20 @@ class FifoOrder:
             "unused": self.unused,
         }
 
+    def _announce(self, pages, count):
+        """Mark pages that are about to come, all of them or none: False where one cannot, or is named twice."""
+        i: cython.longlong
+        page: cython.longlong
+        for i in range(count):
+            page = pages[i]
+            if page < self.num_reserved or page >= self.num_pages or self.place[page] != NOWHERE:
+                for marked in range(i):
+                    self.place[pages[marked]] = NOWHERE
+                return False
+            # Not its place yet, which only blocks can give: for now a mark that finds a page named twice.
+            self.place[page] = 0
+        return True
+
     def _put(self, page):
         """Write a page behind the last one."""
         if self.last_stop == BLOCK_PAGES:
@@ -187,16 +221,48 @@ class FifoOrder:
         self.length += 1
         self.steps += 1
 
-    def _add_block(self):
-        """Link an empty block behind the last one."""
+    def _put_first(self, page):
+        """Write a page before the first one."""
+        if self.first == NOTHING or self.first_start == 0:
+            self._add_first_block()
+        self.first_start -= 1
+        place: cython.uint = cython.cast(cython.uint, self.first) * BLOCK_PAGES + self.first_start
+        self.pages[place] = page
+        self.place[page] = place
+        self.live[self.first] += 1
+        self.length += 1
+        self.steps += 1
+
+    def _new_block(self):
+        """Return a block that holds no page and is not linked."""
         block: cython.int = self.spare
-        former: cython.int = self.last
         if block == NOTHING:
             block = self.unused
             self.unused += 1
         else:
             self.spare = self.next[block]
         self.live[block] = 0
+        return block
+
+    def _add_first_block(self):
+        """Link an empty block, to be filled from its end, before the first one."""
+        block: cython.int = self._new_block()
+        former: cython.int = self.first
+        self.previous[block] = NOTHING
+        self.next[block] = former
+        self.first = block
+        self.first_start = BLOCK_PAGES
+        if former == NOTHING:
+            self.last = block
+            self.last_stop = BLOCK_PAGES
+        else:
+            self.previous[former] = block
+            self._settle(former)
+
+    def _add_block(self):
+        """Link an empty block behind the last one."""
+        block: cython.int = self._new_block()
+        former: cython.int = self.last
         self.next[block] = NOTHING
         self.previous[block] = former
         if former == NOTHING:

@@ -14,6 +14,7 @@ import torch
 FULL_WORD = 2**64 - 1
 FIRST_BIT = 1
 NOWHERE = 2**32 - 1
+MARKED = 2**31
 
 
 def trailing_zeros(word: int) -> int:

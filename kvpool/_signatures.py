@@ -23,7 +23,7 @@ class ClassSignature:
         return self.signature
 
 
-def host_allocator(num_pages: int, page_size: int = 64) -> None:
+def host_allocator(num_pages: int, page_size: int = 64, *, num_reserved: int = 0) -> None:
     """Of HostAllocator."""
 
 

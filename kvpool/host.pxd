@@ -29,6 +29,7 @@ cdef enum:
 cdef class HostAllocator:
     cdef readonly int64_t num_pages
     cdef readonly int64_t page_size
+    cdef readonly int64_t num_reserved
     cdef readonly int64_t size
     cdef FifoOrder order
     cdef RunIndex index

@@ -52,6 +52,8 @@ _POLICIES = {"fifo": 0, "contiguous": 1, "fewest_runs": 2}
 class HostAllocator:
     """A pool of `num_pages` pages of `page_size` token slots; page ids run from 0 to `num_pages - 1`.
 
+    The first `num_reserved` pages are never handed out: `num_pages` and `size` include them, `available_size` does not.
+
     Allocation, in slots:  `alloc`, `alloc_contiguous_preferred`, `alloc_fewest_runs`, `free`
     Allocation, in pages:  `alloc_pages`, `alloc_runs`, `return_pages`
     What is free:          `available_size`, `free_page_ids`, `largest_run`
@@ -83,22 +85,27 @@ class HostAllocator:
         self.order = FifoOrder(0)
         self.index = RunIndex(0)
 
-    def __init__(self, num_pages, page_size=64):
+    def __init__(self, num_pages, page_size=64, *, num_reserved=0):
         pages = positive_int(num_pages, "num_pages")
         slots = positive_int(page_size, "page_size")
-        if pages > _MAX_PAGES:
-            raise ValueError(f"num_pages must be at most {_MAX_PAGES}, but is {pages}")
-        if pages * slots > INT64_MAX:
-            raise ValueError(f"{pages} pages of {slots} slots are more slots than int64 counts")
-        order = FifoOrder(pages)
+        reserved = count(num_reserved, "num_reserved")
+        _check_geometry(pages, slots, reserved)
+        order = FifoOrder(pages, reserved)
         index = RunIndex(pages)
         order.append_all()
-        index.add_run(0, pages)
+        if reserved < pages:
+            index.add_run(reserved, pages)
         # A call may be under way that has read the geometry.
-        if getattr(self, "num_pages", 0) and (self.num_pages != pages or self.page_size != slots):
-            raise ValueError(f"the pool is built, of {self.num_pages} pages of {self.page_size} slots, and stays so")
+        if getattr(self, "num_pages", 0) and (
+            self.num_pages != pages or self.page_size != slots or self.num_reserved != reserved
+        ):
+            raise ValueError(
+                f"the pool is built, of {self.num_pages} pages of {self.page_size} slots, "
+                f"{self.num_reserved} of them reserved, and stays so"
+            )
         if not cython.compiled:
             self.few = new_scratch(FEW)
+        self.num_reserved = reserved
         self.num_pages = pages
         self.page_size = slots
         self.size = pages * slots
@@ -221,7 +228,7 @@ class HostAllocator:
 
     def snapshot(self):
         """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
-        return HostSnapshot(self.num_pages, self.page_size, self.order.as_bytes())
+        return HostSnapshot(self.num_pages, self.page_size, self.order.as_bytes(), self.num_reserved)
 
     def restore(self, snapshot):
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N).
@@ -230,13 +237,16 @@ class HostAllocator:
         """
         if not isinstance(snapshot, HostSnapshot):
             raise TypeError(f"snapshot must be a HostSnapshot, not {type(snapshot).__name__}")
-        if (snapshot.num_pages, snapshot.page_size) != (self.num_pages, self.page_size):
+        theirs = (snapshot.num_pages, snapshot.page_size, snapshot.num_reserved)
+        ours = (self.num_pages, self.page_size, self.num_reserved)
+        if theirs != ours:
             raise ValueError(
-                f"the snapshot is of {snapshot.num_pages} pages of {snapshot.page_size} slots, "
-                f"the pool has {self.num_pages} of {self.page_size}"
+                "the snapshot is of {} pages of {} slots with {} reserved, the pool has {} of {} with {}".format(
+                    *theirs, *ours
+                )
             )
         page_ids = np.frombuffer(snapshot.free_order, np.int32).astype(np.int64)
-        order = FifoOrder(self.num_pages)
+        order = FifoOrder(self.num_pages, self.num_reserved)
         index = RunIndex(self.num_pages)
         if not order.append(ids_in(page_ids), page_ids.size):
             raise ValueError("the snapshot is damaged: it repeats a page, or holds one that the pool has not")
@@ -249,8 +259,8 @@ class HostAllocator:
         self.order.remove_all()
         self.order.append_all()
         self.index.remove_all()
-        if self.num_pages > 0:
-            self.index.add_run(0, self.num_pages)
+        if self.num_reserved < self.num_pages:
+            self.index.add_run(self.num_reserved, self.num_pages)
 
     def check(self):
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""
@@ -386,7 +396,8 @@ class HostAllocator:
         freed = array.size
         while incomplete.size or twice.size or not self._accept(ids_in(page_ids), page_ids.size):
             # Where none is found another thread has just taken the page that was free: the pool is asked again.
-            faults = faults_of(page_ids, incomplete, twice, range(self.num_pages), self._free_among)
+            pages_to_give = range(self.num_reserved, self.num_pages)
+            faults = faults_of(page_ids, incomplete, twice, pages_to_give, self._free_among)
             if faults is not None:
                 raise faults
         return freed
@@ -401,6 +412,17 @@ class HostAllocator:
 
 def _rebuilt(kind, snapshot):
     """Build the pool of a snapshot: what pickle and copy make of an allocator."""
-    pool = kind(snapshot.num_pages, snapshot.page_size)
+    options = {"num_reserved": snapshot.num_reserved} if snapshot.num_reserved else {}
+    pool = kind(snapshot.num_pages, snapshot.page_size, **options)
     pool.restore(snapshot)
     return pool
+
+
+def _check_geometry(num_pages, page_size, num_reserved):
+    """Raise ValueError for a pool that is too large, or of which more is reserved than there is."""
+    if num_pages > _MAX_PAGES:
+        raise ValueError(f"num_pages must be at most {_MAX_PAGES}, but is {num_pages}")
+    if num_pages * page_size > INT64_MAX:
+        raise ValueError(f"{num_pages} pages of {page_size} slots are more slots than int64 counts")
+    if num_reserved > num_pages:
+        raise ValueError(f"num_reserved must be at most the {num_pages} pages, but is {num_reserved}")

@@ -1,6 +1,7 @@
 """Pictures of a pool's state."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +11,18 @@ class HostSnapshot:
     num_pages: int
     page_size: int
     free_order: bytes
+    num_reserved: int = 0
+
+
+def _set_state(snapshot: HostSnapshot, state: list[Any]) -> None:
+    """Take the pickled fields; pools of versions before 0.3 had no reserved pages."""
+    fields = HostSnapshot(*state)
+    for name in HostSnapshot.__slots__:
+        object.__setattr__(snapshot, name, getattr(fields, name))
+
+
+# Not in the class, where Python 3.10 would replace it.
+HostSnapshot.__setstate__ = _set_state  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)

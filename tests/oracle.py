@@ -12,8 +12,8 @@ def runs(pages: list[int]) -> list[list[int]]:
 
 
 class HostOracle:
-    def __init__(self, num_pages: int) -> None:
-        self.free = list(range(num_pages))
+    def __init__(self, num_pages: int, num_reserved: int = 0) -> None:
+        self.free = list(range(num_reserved, num_pages))
 
     def take(self, n: int, policy: str) -> list[int] | None:
         if n > len(self.free):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, HostSnapshot
+from kvpool import FreeError, HostAllocator, HostSnapshot
 
 
 def pool_with_free(num_pages: int, order: list[int], page_size: int = 1) -> HostAllocator:
@@ -172,3 +172,52 @@ def test_pages_given_back_in_many_calls_keep_their_order() -> None:
         pool.return_pages(torch.from_numpy(part))
     assert np.array_equal(pool.free_page_ids(), order)
     assert np.array_equal(pool.alloc_pages(3000), order)
+
+
+def test_reserved_pages_are_never_handed_out() -> None:
+    pool = HostAllocator(8, 2, num_reserved=3)
+    assert (pool.num_pages, pool.size, pool.num_reserved, pool.available_size()) == (8, 16, 3, 10)
+    assert pool.largest_run() == 5
+    for policy in ("fifo", "contiguous", "fewest_runs"):
+        assert pool.alloc_pages(6, policy) is None
+        pages = pool.alloc_pages(5, policy)
+        assert pages is not None
+        assert pages.tolist() == [3, 4, 5, 6, 7]
+        pool.return_pages(pages)
+    pool.clear()
+    pool.check()
+    assert pool.free_page_ids().tolist() == [3, 4, 5, 6, 7]
+
+
+def test_giving_a_reserved_page_back_names_it() -> None:
+    pool = HostAllocator(8, 2, num_reserved=3)
+    pool.alloc(4)
+    for give in (lambda: pool.free([6, 7, 4, 5]), lambda: pool.return_pages([3, 2, 0])):
+        with pytest.raises(FreeError, match="reserved") as raised:
+            give()
+        assert raised.value.faults.get("reserved") in ([2], [0, 2])
+    pool.check()
+    assert pool.available_size() == 6
+
+
+def test_a_pool_may_be_reserved_whole_and_not_more() -> None:
+    pool = HostAllocator(2, num_reserved=2)
+    pool.check()
+    assert pool.alloc_pages(1) is None
+    assert pool.largest_run() == 0
+    pool.restore(pool.snapshot())
+    for wrong, error in ((3, ValueError), (-1, ValueError), (1.0, TypeError), (True, TypeError), (None, TypeError)):
+        with pytest.raises(error, match="num_reserved"):
+            HostAllocator(2, num_reserved=wrong)
+
+
+def test_a_snapshot_tells_how_many_pages_are_reserved() -> None:
+    pool = HostAllocator(8, num_reserved=1)
+    pool.alloc_pages(2)
+    for other in (copy.copy(pool), pickle.loads(pickle.dumps(pool))):
+        assert other.num_reserved == 1
+        assert other.snapshot() == pool.snapshot()
+    picture = pickle.loads(pickle.dumps(pool.snapshot()))
+    assert picture == pool.snapshot()
+    with pytest.raises(ValueError, match="1 reserved"):
+        HostAllocator(8).restore(picture)

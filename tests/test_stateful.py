@@ -91,9 +91,11 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 class HostMachine(PoolMachine):
-    @initialize(num_pages=st.integers(1, 36), page_size=st.sampled_from([1, 2, 64]))
-    def build(self, num_pages: int, page_size: int) -> None:
-        self.pool, self.oracle = HostAllocator(num_pages, page_size), HostOracle(num_pages)
+    @initialize(num_pages=st.integers(1, 36), page_size=st.sampled_from([1, 2, 64]), num_reserved=st.integers(0, 3))
+    def build(self, num_pages: int, page_size: int, num_reserved: int) -> None:
+        reserved = min(num_pages, num_reserved)
+        self.pool = HostAllocator(num_pages, page_size, num_reserved=reserved)
+        self.oracle = HostOracle(num_pages, reserved)
 
     def state(self) -> list[int]:
         return list(self.oracle.free)
@@ -118,7 +120,7 @@ class HostMachine(PoolMachine):
     @rule()
     def clear(self) -> None:
         self.pool.clear()
-        self.oracle.free, self.held = list(range(self.pool.num_pages)), []
+        self.oracle.free, self.held = list(range(self.pool.num_reserved, self.pool.num_pages)), []
 
     @invariant()
     def same_free_pages_in_the_same_order(self) -> None:

@@ -195,7 +195,8 @@ def test_private_methods_survive_rubbish() -> None:
 
 
 def test_a_type_tells_what_it_is_built_of_and_a_subclass_what_that_is() -> None:
-    assert str(inspect.signature(HostAllocator)) == "(num_pages: int, page_size: int = 64) -> None"
+    expected = "(num_pages: int, page_size: int = 64, *, num_reserved: int = 0) -> None"
+    assert str(inspect.signature(HostAllocator)) == expected
     assert list(inspect.signature(OwnerLaneAllocator).parameters) == [
         "physical_pages", "page_size", "cp_size", "device", "selection",
     ]  # fmt: skip
