@@ -1,6 +1,6 @@
 """KV-cache bookkeeping of LLM serving engines: page allocators and token containers."""
 
-from kvpool.errors import FreeError
+from kvpool.errors import FreeError, TakeError
 from kvpool.host import HostAllocator
 from kvpool.lanes import OwnerLaneAllocator
 from kvpool.prefix import match_prefix
@@ -19,6 +19,7 @@ __all__ = [
     "LaneSnapshot",
     "OwnerLaneAllocator",
     "RequestTokens",
+    "TakeError",
     "TokenBuffer",
     "TokenTable",
     "count_runs",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kvpool.errors import FreeError
+from kvpool.errors import FreeError, PagesError, TakeError
 
 Integers = torch.Tensor | npt.NDArray[np.integer[Any]] | Sequence[int]
 Int64Array = npt.NDArray[np.int64]
@@ -145,12 +145,12 @@ def _element_as_int(value: object, name: str) -> int:
     raise TypeError(f"{name} must be integers, but include a {type(value).__name__}")
 
 
-def page_ids_as_int64(values: Integers, name: str, page_size: int) -> Int64Array:
-    """Return slots or page ids to give back as `as_int64`; one that no int64 addresses is a FreeError."""
+def page_ids_as_int64(values: Integers, name: str, page_size: int, error: type[PagesError] = FreeError) -> Int64Array:
+    """Return slots or page ids as `as_int64`; a page that no int64 addresses is the `error`."""
     try:
         return as_int64(values, name)
-    except BeyondInt64Error as error:
-        raise FreeError({"out of range": [error.value // page_size]}) from None
+    except BeyondInt64Error as beyond:
+        raise error({"out of range": [beyond.value // page_size]}) from None
 
 
 def pages_in_any_order(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -173,10 +173,12 @@ def faults_of(
     twice: Int64Array,
     page_range: range,
     is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
-) -> FreeError | None:
-    """Return the error for pages that are out of range, reserved, incomplete, given twice or free; None for no fault.
+    error: type[PagesError] = FreeError,
+) -> PagesError | None:
+    """Return the error for pages that are out of range, reserved, incomplete or given twice; None for no fault.
 
-    Ids from 0 up to the start of the range are reserved. A page that has several faults is named for the first of them:
+    As are pages that are free, or for a TakeError those that are not. Ids from 0 up to the start of the range are
+    reserved. A page that has several faults is named for the first of them:
     its id, its slots, its state.
     """
     page_ids = np.sort(page_ids)
@@ -189,35 +191,10 @@ def faults_of(
         "reserved": page_ids[reserved],
         "incomplete, only some of its slots were given": np.intersect1d(incomplete, valid),
         "given twice in one call": np.intersect1d(twice, valid),
-        "already free": whole[is_free(whole)],
+        **({"not free": whole[~is_free(whole)]} if error is TakeError else {"already free": whole[is_free(whole)]}),
     }
     found = {reason: pages.tolist() for reason, pages in faults.items() if pages.size}
-    return FreeError(found) if found else None
-
-
-def out_of_range(error: BeyondInt64Error, page_size: int) -> FreeError:
-    """Return the error for giving back a page that no int64 addresses."""
-    return FreeError({"out of range": [error.value // page_size]})
-
-
-def return_in_any_order(
-    slots: Int64Array,
-    page_size: int,
-    page_range: range,
-    *,
-    accept: Callable[[Int64Array], bool],
-    is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
-) -> None:
-    """Give back slots that are not whole pages in ascending order, or raise FreeError.
-
-    `accept` takes the page ids in the order of their first slot, or refuses them all. Where it refuses and no fault is
-    found, another thread has just taken the page that was free: the pool is asked again.
-    """
-    page_ids, incomplete, twice = pages_in_any_order(slots, page_size)
-    while incomplete.size or twice.size or not accept(page_ids):
-        faults = faults_of(page_ids, incomplete, twice, page_range, is_free)
-        if faults is not None:
-            raise faults
+    return error(found) if found else None
 
 
 def repeated(page_ids: Int64Array) -> Int64Array:

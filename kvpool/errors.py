@@ -8,21 +8,35 @@ import numpy as np
 _PAGES_NAMED = 8
 
 
-class FreeError(ValueError):
-    """Pages were given back that cannot be; nothing has changed.
+class PagesError(ValueError):
+    """What FreeError and TakeError are: pages that a call cannot have; nothing has changed.
 
     `faults` maps each reason to the ids of the pages it was found for, in ascending order. The message names the
     first few of them.
     """
+
+    verb = "use"
 
     def __init__(self, faults: Mapping[str, Sequence[int]]) -> None:
         super().__init__(faults)
         self.faults = {reason: list(page_ids) for reason, page_ids in faults.items()}
 
     def __str__(self) -> str:
-        return "cannot free " + "; ".join(
+        return f"cannot {self.verb} " + "; ".join(
             f"{_name_pages(page_ids)}: {reason}" for reason, page_ids in self.faults.items()
         )
+
+
+class FreeError(PagesError):
+    """Pages were given back that cannot be; nothing has changed."""
+
+    verb = "free"
+
+
+class TakeError(PagesError):
+    """Pages were asked for by their ids that are not to be had; nothing has changed."""
+
+    verb = "take"
 
 
 class TokenRangeError(OverflowError, ValueError):

@@ -24,6 +24,10 @@ cdef enum:
     CONTIGUOUS = 1
     FEWEST_RUNS = 2
     FEW = 64
+    # Where pages go: to the end of the free ones, before the first of them, or out of them.
+    APPEND = 0
+    PREPEND = 1
+    TAKE = 2
 
 
 cdef class HostAllocator:
@@ -44,5 +48,7 @@ cdef class HostAllocator:
     cdef bint _take(self, int64_t* pages, int64_t count, int policy) except -1
     cdef void _take_fewest_runs(self, int64_t* pages, int64_t* scratch, int64_t count) noexcept
     cdef void _take_run(self, int64_t start, int64_t* pages, int64_t count) noexcept
-    cdef object _give_back(self, object values, object name, int64_t page_size)
-    cdef bint _accept(self, int64_t* pages, int64_t count) noexcept
+    cdef object _move(self, object values, object name, int64_t page_size, int how)
+    cdef bint _accept(self, int64_t* pages, int64_t count, int how) noexcept
+
+cdef int _end(object front) except -1

@@ -18,6 +18,7 @@ from kvpool._arguments import (
 )
 from kvpool._books import check_order, check_run_index
 from kvpool._signatures import ClassSignature
+from kvpool.errors import FreeError, TakeError
 from kvpool.snapshots import HostSnapshot
 
 if not cython.compiled:
@@ -41,6 +42,7 @@ if not cython.compiled:
     from kvpool._sort import sort_pages
 
     FIFO, CONTIGUOUS, FEWEST_RUNS = 0, 1, 2
+    APPEND, PREPEND, TAKE = 0, 1, 2
     FEW = 64
 
 _MAX_PAGES = 2**30 - 1
@@ -55,7 +57,7 @@ class HostAllocator:
     The first `num_reserved` pages are never handed out: `num_pages` and `size` include them, `available_size` does not.
 
     Allocation, in slots:  `alloc`, `alloc_contiguous_preferred`, `alloc_fewest_runs`, `free`
-    Allocation, in pages:  `alloc_pages`, `alloc_runs`, `return_pages`
+    Allocation, in pages:  `alloc_pages`, `alloc_runs`, `take_pages`, `return_pages`
     What is free:          `available_size`, `free_page_ids`, `largest_run`
     The whole state:       `snapshot`, `restore`, `clear`, `check`
 
@@ -212,19 +214,28 @@ class HostAllocator:
         keep_first(result[1], runs)
         return result
 
-    def free(self, slots):
+    def take_pages(self, page_ids):
+        """Take these very pages out of the free ones, all or none; return how many.
+
+        Raises TakeError, having changed nothing, for a page that is not free, out of range, reserved or given twice;
+        TypeError for what are no integers. O(n).
+        """
+        return self._move(page_ids, "page_ids", 1, TAKE)
+
+    def free(self, slots, *, front=False):
         """Give slots back, whole pages in any order; return how many slots were freed.
 
-        The pages join the FIFO order by their first slot in the call. `slots` is copied before this returns; a device
+        The pages join the end of the FIFO order by their first slot in the call, or with `front` its beginning: the
+        first of them is then the next to be handed out. `slots` is copied before this returns; a device
         tensor is waited for. Raises FreeError, having changed nothing, for a page that is out of range, incomplete,
         given twice or already free; TypeError for what are no integers. O(n), or O(n log n) for slots that are not in
         the order of their pages.
         """
-        return self._give_back(slots, "slots", self.page_size)
+        return self._move(slots, "slots", self.page_size, _end(front))
 
-    def return_pages(self, page_ids):
+    def return_pages(self, page_ids, *, front=False):
         """Give pages back by their ids; return how many. As `free` otherwise."""
-        return self._give_back(page_ids, "page_ids", 1)
+        return self._move(page_ids, "page_ids", 1, _end(front))
 
     def snapshot(self):
         """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
@@ -370,13 +381,14 @@ class HostAllocator:
             self._take_run(start, part(pages, taken), count - taken)
         sort_pages(pages, scratch, count)
 
-    def _give_back(self, values, name, page_size):
+    def _move(self, values, name, page_size, how):
+        error = TakeError if how == TAKE else FreeError
         view = view_of(values)
         array = None
         if view.size < 0:
             array = packed(values)
             if array is None:
-                array = page_ids_as_int64(values, name, page_size)
+                array = page_ids_as_int64(values, name, page_size, error)
             view = view_of(array)
         count: cython.longlong = view.size // page_size
         freed: object = view.size
@@ -384,30 +396,42 @@ class HostAllocator:
         accepted: cython.bint = (
             count * page_size == view.size
             and pages_of(view.data, count, page_size, pages)
-            and self._accept(pages, count)
+            and self._accept(pages, count, how)
         )
         if count > FEW:
             free_scratch(pages)
         if accepted:
             return freed
         if array is None:
-            array = page_ids_as_int64(values, name, page_size)
+            array = page_ids_as_int64(values, name, page_size, error)
         page_ids, incomplete, twice = pages_in_any_order(array, page_size)
         freed = array.size
-        while incomplete.size or twice.size or not self._accept(ids_in(page_ids), page_ids.size):
-            # Where none is found another thread has just taken the page that was free: the pool is asked again.
-            pages_to_give = range(self.num_reserved, self.num_pages)
-            faults = faults_of(page_ids, incomplete, twice, pages_to_give, self._free_among)
+        while incomplete.size or twice.size or not self._accept(ids_in(page_ids), page_ids.size, how):
+            # Where none is found another thread has just changed the page's state: the pool is asked again.
+            movable = range(self.num_reserved, self.num_pages)
+            faults = faults_of(page_ids, incomplete, twice, movable, self._free_among, error)
             if faults is not None:
                 raise faults
         return freed
 
-    def _accept(self, pages, count):
-        """Make pages free in the order given, all of them or none: False where one cannot be."""
-        if not self.order.append(pages, count):
+    def _accept(self, pages, count, how):
+        """Move pages into the free ones or out of them, all of them or none: False where one cannot be."""
+        if how == TAKE:
+            if not self.order.take(pages, count):
+                return False
+            self.index.remove_pages(pages, count)
+            return True
+        if not (self.order.append(pages, count) if how == APPEND else self.order.prepend(pages, count)):
             return False
         self.index.add_pages(pages, count)
         return True
+
+
+def _end(front):
+    """Return at which end of the order pages shall join it."""
+    if front is not False and front is not True:
+        raise TypeError(f"front must be a bool, not {type(front).__name__}")
+    return PREPEND if front else APPEND
 
 
 def _rebuilt(kind, snapshot):

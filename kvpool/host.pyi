@@ -47,10 +47,13 @@ class HostAllocator:
     def alloc_runs(self, num_pages: int, policy: str = "fewest_runs") -> tuple[Int64Array, Int64Array] | None:
         """Return what `alloc_pages` would as transfer descriptors: (starts, lengths) of its runs, int64 ndarrays."""
 
-    def free(self, slots: Integers) -> int:
+    def take_pages(self, page_ids: Integers) -> int:
+        """Take these very pages out of the free ones, all or none; return how many. TakeError for one not free."""
+
+    def free(self, slots: Integers, *, front: bool = False) -> int:
         """Give slots back, whole pages in any order; return how many. FreeError, and no change, for a wrong page."""
 
-    def return_pages(self, page_ids: Integers) -> int:
+    def return_pages(self, page_ids: Integers, *, front: bool = False) -> int:
         """Give pages back by their ids; return how many. As `free` otherwise."""
 
     def snapshot(self) -> HostSnapshot:

@@ -22,7 +22,7 @@ class Watched:
     def __init__(self, num_pages: int, page_size: int = 1) -> None:
         self.pool = HostAllocator(num_pages, page_size)
         self.page_size = page_size
-        self.worst = dict.fromkeys(("alloc", "free", "return_pages"), 0)
+        self.worst = dict.fromkeys(("alloc", "free", "return_pages", "take_pages"), 0)
         self.held: list[np.ndarray] = []
 
     def watched(self, name: str, call: Callable[[], Any]) -> Any:
@@ -49,8 +49,12 @@ class Watched:
         if as_slots:
             slots = (pages[:, None] * self.page_size + np.arange(self.page_size)).ravel()
             assert self.watched("free", lambda: self.pool.free(slots)) == slots.size
-        else:
-            assert self.watched("return_pages", lambda: self.pool.return_pages(pages)) == len(pages)
+            return
+        front = bool(pages.sum() % 2)
+        assert self.watched("return_pages", lambda: self.pool.return_pages(pages, front=front)) == len(pages)
+        if pages.sum() % 3 == 0:
+            assert self.watched("take_pages", lambda: self.pool.take_pages(pages)) == len(pages)
+            self.pool.return_pages(pages, front=front)
 
     def pick(self, which: int) -> np.ndarray:
         self.held[which], self.held[-1] = self.held[-1], self.held[which]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import FreeError, HostAllocator, HostSnapshot
+from kvpool import FreeError, HostAllocator, HostSnapshot, TakeError
 
 
 def pool_with_free(num_pages: int, order: list[int], page_size: int = 1) -> HostAllocator:
@@ -221,3 +221,74 @@ def test_a_snapshot_tells_how_many_pages_are_reserved() -> None:
     assert picture == pool.snapshot()
     with pytest.raises(ValueError, match="1 reserved"):
         HostAllocator(8).restore(picture)
+
+
+def test_pages_given_back_to_the_front_are_the_next_in_the_order_given() -> None:
+    pool = pool_with_free(64, [9, 3])
+    pool.return_pages([7, 1, 4], front=True)
+    assert pool.free_page_ids().tolist() == [7, 1, 4, 9, 3]
+    pool.free([12, 11], front=True)
+    pool.free([50], front=False)
+    assert pool.alloc(4).tolist() == [12, 11, 7, 1]
+    pool.check()
+
+
+def test_slots_in_any_order_go_to_the_front_by_their_first_slot() -> None:
+    pool = pool_with_free(4, [], page_size=2)
+    pool.free([7, 1, 0, 6], front=True)
+    assert pool.free_page_ids().tolist() == [3, 0]
+
+
+def test_a_stack_of_pages_many_blocks_high() -> None:
+    pool = pool_with_free(4_000, [3_999])
+    for page in range(3_000):
+        pool.return_pages([page], front=True)
+    pool.check()
+    for page in (2_999, 1_500, 17, 0):
+        pool.take_pages([page])
+        pool.return_pages([page], front=True)
+        pool.check()
+        assert pool.free_page_ids()[0] == page
+    pool.take_pages(range(0, 3_000, 2))
+    pool.check()
+    assert pool.alloc_pages(3).tolist() == [17, 2_999, 2_997]
+    assert pool.free_page_ids()[-1] == 3_999
+
+
+@pytest.mark.parametrize("front", [1, None, "yes", 0.0])
+def test_front_is_a_bool(front: object) -> None:
+    pool = pool_with_free(8, [])
+    for give in (pool.free, pool.return_pages):
+        with pytest.raises(TypeError, match="front"):
+            give([1], front=front)
+    assert pool.available_size() == 0
+
+
+def test_taking_pages_by_their_ids() -> None:
+    pool = HostAllocator(40, 2)
+    assert pool.take_pages([30, 2, 3]) == 3
+    assert pool.free_page_ids().tolist() == [page for page in range(40) if page not in (2, 3, 30)]
+    assert pool.take_pages([]) == 0
+    assert pool.largest_run() == 26
+    pool.check()
+
+
+def test_a_page_that_cannot_be_taken_is_named_and_nothing_changes() -> None:
+    pool = HostAllocator(40, num_reserved=2)
+    pool.take_pages([5, 6])
+    before = pool.snapshot()
+    with pytest.raises(TakeError, match="cannot take") as raised:
+        pool.take_pages([7, 9, 6, 40, 9, 1, -1, 8, 8])
+    assert raised.value.faults == {
+        "out of range, which is 2 to 39": [-1, 40],
+        "reserved": [1],
+        "given twice in one call": [8, 9],
+        "not free": [6],
+    }
+    for wrong in ([2**70], np.array([2**63], np.uint64)):
+        with pytest.raises(TakeError, match="out of range"):
+            pool.take_pages(wrong)
+    with pytest.raises(TypeError):
+        pool.take_pages([True])
+    assert pool.snapshot() == before
+    pool.check()

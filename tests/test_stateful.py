@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, TakeError
 from tests.compiled import COMPILED
 from tests.oracle import HostOracle, LaneOracle
 
@@ -40,24 +40,29 @@ class PoolMachine(RuleBasedStateMachine):
     def set_state(self, state: Any) -> None:
         raise NotImplementedError
 
-    def oracle_gives_back(self, pages: list[int]) -> None:
+    def oracle_gives_back(self, pages: list[int], **options: bool) -> None:
         raise NotImplementedError
+
+    def give_back_options(self, data: st.DataObject) -> dict[str, bool]:
+        """Return the options of a call that gives back, where the pool has any."""
+        return {}
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), as_pages=st.booleans(), shuffled=st.booleans())
     def give_back(self, data: st.DataObject, as_pages: bool, shuffled: bool) -> None:
         size = data.draw(st.integers(1, len(self.held)))
         pages = data.draw(st.permutations(self.held))[:size]
+        options = self.give_back_options(data)
         if as_pages:
-            assert self.pool.return_pages(pages) == len(pages)
+            assert self.pool.return_pages(pages, **options) == len(pages)
         else:
             slots = spread(pages, self.pool.page_size)
             if shuffled:
                 slots = data.draw(st.permutations(slots))
                 pages = list(dict.fromkeys(slot // self.pool.page_size for slot in slots))
-            assert self.pool.free(slots) == len(slots)
+            assert self.pool.free(slots, **options) == len(slots)
         self.held = [page for page in self.held if page not in pages]
-        self.oracle_gives_back(pages)
+        self.oracle_gives_back(pages, **options)
 
     @rule(pages=st.lists(st.integers(-2, 40), min_size=1, max_size=6), drop=st.integers(0, 2))
     def give_back_wrongly(self, pages: list[int], drop: int) -> None:
@@ -103,8 +108,26 @@ class HostMachine(PoolMachine):
     def set_state(self, state: list[int]) -> None:
         self.oracle.free = list(state)
 
-    def oracle_gives_back(self, pages: list[int]) -> None:
-        self.oracle.free += pages
+    def give_back_options(self, data: st.DataObject) -> dict[str, bool]:
+        return {"front": data.draw(st.booleans())}
+
+    def oracle_gives_back(self, pages: list[int], front: bool = False) -> None:
+        self.oracle.free = pages + self.oracle.free if front else self.oracle.free + pages
+
+    @rule(data=st.data())
+    def take_pages(self, data: st.DataObject) -> None:
+        pages = data.draw(st.lists(st.integers(-1, self.pool.num_pages), max_size=8))
+        if data.draw(st.booleans()):
+            pages = list(dict.fromkeys(page for page in pages if page in self.oracle.free))
+        if len(set(pages)) < len(pages) or not set(pages) <= set(self.oracle.free):
+            before = self.pool.snapshot()
+            with pytest.raises(TakeError):
+                self.pool.take_pages(pages)
+            assert self.pool.snapshot() == before
+            return
+        assert self.pool.take_pages(pages) == len(pages)
+        self.oracle.free = [page for page in self.oracle.free if page not in pages]
+        self.held += pages
 
     @rule(n=st.integers(0, 12), policy=st.sampled_from(list(POLICIES)), as_pages=st.booleans())
     def take(self, n: int, policy: str, as_pages: bool) -> None:
@@ -145,7 +168,7 @@ class LaneMachine(PoolMachine):
     def set_state(self, state: tuple[list[list[int]], list[list[int]]]) -> None:
         self.oracle.free, self.oracle.released = ([list(lane) for lane in lanes] for lanes in state)
 
-    def oracle_gives_back(self, pages: list[int]) -> None:
+    def oracle_gives_back(self, pages: list[int], **options: bool) -> None:
         self.oracle.give_back(pages)
 
     @rule(data=st.data())
