@@ -6,7 +6,7 @@ from kvpool.lanes import OwnerLaneAllocator
 from kvpool.prefix import match_prefix
 from kvpool.request_tokens import RequestTokens
 from kvpool.runs import count_runs, page_runs
-from kvpool.snapshots import HostSnapshot, LaneSnapshot
+from kvpool.snapshots import HostSnapshot, HostStats, LaneSnapshot
 from kvpool.staging import BatchStager
 from kvpool.token_buffer import TokenBuffer
 from kvpool.token_table import TokenTable
@@ -16,6 +16,7 @@ __all__ = [
     "FreeError",
     "HostAllocator",
     "HostSnapshot",
+    "HostStats",
     "LaneSnapshot",
     "OwnerLaneAllocator",
     "RequestTokens",

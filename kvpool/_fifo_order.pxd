@@ -44,7 +44,7 @@ cdef class FifoOrder:
     cdef void pop(self, int64_t* pages, int64_t count) noexcept
     cdef void remove(self, int64_t* pages, int64_t count) noexcept
     cdef int64_t ascending_head(self, int64_t count) noexcept
-    cdef object as_bytes(self)
+    cdef object as_bytes(self, int64_t after, int64_t limit)
     cdef void remove_all(self) noexcept
     cdef void append_all(self) noexcept
     cdef object state(self)

@@ -144,24 +144,33 @@ class FifoOrder:
                 found += 1
         return head
 
-    def as_bytes(self):
-        """Return all pages in their order as the bytes of an int32 array."""
+    def as_bytes(self, after, limit):
+        """Return pages in their order as the bytes of an int32 array, at most `limit` of them.
+
+        The first ones, or where `after` is not NOTHING those that follow that page: None where it is not in the order.
+        """
         arrays: list = []
-        length: cython.longlong = self.length
-        pages = new_int32(arrays, length)
+        most: cython.longlong = min(limit, self.length)
+        pages = new_int32(arrays, most)
         found: cython.longlong = 0
         block: cython.int = self.first
         slot: cython.longlong = self.first_start
-        while found < length:
-            if slot == BLOCK_PAGES:
+        if after != NOTHING:
+            if after >= self.num_pages or self.place[after] == NOWHERE:
+                return None
+            block = self.place[after] // BLOCK_PAGES
+            slot = self.place[after] % BLOCK_PAGES + 1
+        while found < most and block != NOTHING:
+            if slot >= (self.last_stop if block == self.last else BLOCK_PAGES):
                 block = self.next[block]
                 slot = 0
+                continue
             page: cython.int = self.pages[cython.cast(cython.longlong, block) * BLOCK_PAGES + slot]
             slot += 1
             if page >= 0:
                 pages[found] = page
                 found += 1
-        return arrays[0].tobytes()
+        return arrays[0].tobytes()[: 4 * found]
 
     def remove_all(self):
         """Make the order empty."""

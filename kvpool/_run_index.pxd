@@ -52,6 +52,7 @@ cdef class RunIndex:
     cdef void remove_all(self) noexcept
     cdef int64_t lowest_run(self, int64_t length) noexcept
     cdef int64_t smallest_run(self, int64_t length) noexcept
+    cdef int64_t count_runs(self) noexcept
     cdef int64_t longest_run(self) noexcept
     cdef int64_t remove_largest_runs(self, int64_t* pages, int64_t count) noexcept
     cdef int64_t lowest_pages(self, int64_t* pages, int64_t count) noexcept

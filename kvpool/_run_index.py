@@ -29,7 +29,7 @@ class RunIndex:
     Adding:    `add_run`, `add_pages`, `add_words`, `add_unmeasured`, `mark`, `unmark`
     Removing:  `remove_run`, `remove_pages`, `remove_largest_runs`, `remove_all`
     Searching: `lowest_run`, `smallest_run`, `longest_run`, `lowest_pages`
-    Reading:   `holds`, `free` (pages in the set), `copy_words_to`, `state`
+    Reading:   `holds`, `free` (pages in the set), `count_runs`, `copy_words_to`, `state`
 
     A summary is never too low, and its longest run and those at its ends are exact unless its chunk is flagged. Taking
     a page out only flags its chunk; adding one raises the summaries that its run outgrows. A search trusts a summary
@@ -261,6 +261,18 @@ class RunIndex:
         while self.summaries[1].longest > 0 and self.lowest_run(self.summaries[1].longest) < 0:
             pass
         return self.summaries[1].longest
+
+    def count_runs(self):
+        """Return in how many runs the set lies. O(pages / 64)."""
+        runs: cython.longlong = 0
+        # The last page of the word before, in the lowest bit.
+        before: cython.ulonglong = 0
+        i: cython.longlong
+        for i in range(self.chunks * CHUNK_WORDS):
+            bits: cython.ulonglong = self.words[i]
+            runs += ones(bits & (((bits << 1) | before) ^ FULL_WORD) & FULL_WORD)
+            before = bits >> (WORD_PAGES - 1)
+        return runs
 
     def lowest_pages(self, pages, count):
         """Write the lowest pages of the set into `pages`, `count` at most; return how many there were."""

@@ -23,7 +23,7 @@ class PagesError(ValueError):
 
     def __str__(self) -> str:
         return f"cannot {self.verb} " + "; ".join(
-            f"{_name_pages(page_ids)}: {reason}" for reason, page_ids in self.faults.items()
+            f"{name_pages(page_ids)}: {reason}" for reason, page_ids in self.faults.items()
         )
 
 
@@ -54,7 +54,8 @@ class TokenRangeError(OverflowError, ValueError):
         return f"token {self.token} does not fit {self.dtype}"
 
 
-def _name_pages(page_ids: Sequence[int]) -> str:
+def name_pages(page_ids: Sequence[int]) -> str:
+    """Return "page 3" or "pages 3, 4 and 7 more"."""
     named = ", ".join(str(page_id) for page_id in page_ids[:_PAGES_NAMED])
     more = len(page_ids) - _PAGES_NAMED
     return f"page{'s' if len(page_ids) > 1 else ''} {named}" + (f" and {more} more" if more > 0 else "")

@@ -8,6 +8,8 @@ import numpy as np
 from kvpool import _signatures
 from kvpool._arguments import (
     INT64_MAX,
+    as_int,
+    as_int64,
     count,
     faults_of,
     page_ids_as_int64,
@@ -18,11 +20,11 @@ from kvpool._arguments import (
 )
 from kvpool._books import check_order, check_run_index
 from kvpool._signatures import ClassSignature
-from kvpool.errors import FreeError, TakeError
-from kvpool.snapshots import HostSnapshot
+from kvpool.errors import FreeError, TakeError, name_pages
+from kvpool.snapshots import HostSnapshot, HostStats
 
 if not cython.compiled:
-    from kvpool._fifo_order import FifoOrder
+    from kvpool._fifo_order import NOTHING, FifoOrder
     from kvpool._plain import (
         expand,
         free_scratch,
@@ -41,12 +43,12 @@ if not cython.compiled:
     from kvpool._run_index import RunIndex
     from kvpool._sort import sort_pages
 
-    FIFO, CONTIGUOUS, FEWEST_RUNS = 0, 1, 2
+    FIFO, CONTIGUOUS, FEWEST_RUNS, ONE_RUN = 0, 1, 2, 3
     APPEND, PREPEND, TAKE = 0, 1, 2
     FEW = 64
 
 _MAX_PAGES = 2**30 - 1
-_POLICIES = {"fifo": 0, "contiguous": 1, "fewest_runs": 2}
+_POLICIES = {"fifo": 0, "contiguous": 1, "fewest_runs": 2, "one_run": 3}
 
 
 @cython.no_gc_clear
@@ -57,9 +59,9 @@ class HostAllocator:
     The first `num_reserved` pages are never handed out: `num_pages` and `size` include them, `available_size` does not.
 
     Allocation, in slots:  `alloc`, `alloc_contiguous_preferred`, `alloc_fewest_runs`, `free`
-    Allocation, in pages:  `alloc_pages`, `alloc_runs`, `take_pages`, `return_pages`
+    Allocation, in pages:  `alloc_pages`, `alloc_runs`, `alloc_runs_many`, `take_pages`, `return_pages`
     What is free:          `available_size`, `free_page_ids`, `largest_run`
-    The whole state:       `snapshot`, `restore`, `clear`, `check`
+    The whole state:       `snapshot`, `restore`, `clear`, `resize`, `stats`, `check`
 
     `num_pages`, `page_size` and `size` (slots of the whole pool, free or not) say what was built. Results are fresh and
     own exactly their own elements: torch.int64 tensors of slots, each page's slots ascending, or int64 ndarrays of page
@@ -107,6 +109,7 @@ class HostAllocator:
             )
         if not cython.compiled:
             self.few = new_scratch(FEW)
+            self.allocations = self.refusals = 0
         self.num_reserved = reserved
         self.num_pages = pages
         self.page_size = slots
@@ -135,9 +138,24 @@ class HostAllocator:
         """Return how many slots are free. O(1)."""
         return self.order.length * self.page_size
 
-    def free_page_ids(self):
-        """Return the ids of the free pages in FIFO order, the next to be handed out first: a copy. O(N)."""
-        return np.frombuffer(self.order.as_bytes(), np.int32).astype(np.int64)
+    def free_page_ids(self, *, after=None, limit=None):
+        """Return the ids of the free pages in FIFO order, the next to be handed out first: a copy.
+
+        With `after`, a free page, those that follow it; with `limit`, so many at most. A page that is not free is a
+        ValueError, as is a negative limit; what is no integer a TypeError. O(the pages returned).
+        """
+        page: cython.longlong = NOTHING
+        most: cython.longlong = INT64_MAX
+        if limit is not None:
+            most = min(count(limit, "limit"), INT64_MAX)
+        if after is not None:
+            page = min(max(as_int(after, "after"), NOTHING), INT64_MAX)
+        # Held here: what the copy is made with may run a finaliser that restores the pool.
+        order = self.order
+        found = order.as_bytes(page, most) if after is None or page != NOTHING else None
+        if found is None:
+            raise ValueError(f"after must be a free page, which {after} is not")
+        return np.frombuffer(found, np.int32).astype(np.int64)
 
     def largest_run(self):
         """Return the length of the longest run of free pages, in pages. O(log N)."""
@@ -170,17 +188,19 @@ class HostAllocator:
         return self._alloc(need_size, FEWEST_RUNS)
 
     def alloc_pages(self, num_pages, policy="fifo"):
-        """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit.
+        """Return `num_pages` page ids by a policy; None if they do not fit.
 
-        A fresh int64 ndarray in the order of the method that the policy belongs to, at its cost without the slots.
+        "fifo", "contiguous" and "fewest_runs" are the methods for slots, at their cost without the slots; "one_run" is
+        the smallest run that is long enough, from its low end (the lowest on a tie), and None where no run is. A fresh
+        int64 ndarray in the order of the method.
         Raises ValueError for a negative number or an unknown policy, TypeError for a number that is no integer.
         """
         taking: cython.int = self._policy(policy)
         wanted: cython.longlong = self._wanted(num_pages)
         if wanted > self.order.length:
-            return None
+            return self._refuse()
         page_ids = new_ids(wanted)
-        return page_ids if self._take(ids_in(page_ids), wanted, taking) else None
+        return page_ids if self._take(ids_in(page_ids), wanted, taking) else self._refuse()
 
     def alloc_runs(self, num_pages, policy="fewest_runs"):
         """Return what `alloc_pages` would as transfer descriptors: (starts, lengths) of its runs, int64 ndarrays.
@@ -192,27 +212,60 @@ class HostAllocator:
         taking: cython.int = self._policy(policy)
         wanted: cython.longlong = self._wanted(num_pages)
         if wanted > self.order.length:
-            return None
+            return self._refuse()
         # How many runs there are is known once the pages are taken: until then there is room for as many as pages.
         result = new_ids(wanted), new_ids(wanted)
-        starts = ids_in(result[0])
-        lengths = ids_in(result[1])
-        if not self._take(starts, wanted, taking):
-            return None
-        runs: cython.longlong = 0
-        page: cython.longlong
-        i: cython.longlong
-        for i in range(wanted):
-            page = starts[i]
-            if runs > 0 and page == starts[runs - 1] + lengths[runs - 1]:
-                lengths[runs - 1] += 1
-            else:
-                starts[runs] = page
-                lengths[runs] = 1
-                runs += 1
-        keep_first(result[0], runs)
-        keep_first(result[1], runs)
+        if not self._take(ids_in(result[0]), wanted, taking):
+            return self._refuse()
+        _keep_runs(result, wanted)
         return result
+
+    def alloc_runs_many(self, num_pages, policy="fewest_runs"):
+        """Return the (starts, lengths) of many requests, as `alloc_runs` of each in turn; None if one does not fit.
+
+        `num_pages` is a list, ndarray or tensor: the pages of each request. All are served, or nothing changes. Raises
+        ValueError for a negative number, or one that no int64 holds, and for an unknown policy, TypeError for what are
+        no integers. Costs what the calls would, without the crossings.
+
+        >>> [lengths.tolist() for starts, lengths in HostAllocator(num_pages=8).alloc_runs_many([3, 0, 4])]
+        [[3], [], [4]]
+        """
+        taking: cython.int = self._policy(policy)
+        # A copy: nobody else may change what has been checked.
+        requests = np.array(as_int64(num_pages, "num_pages"))
+        sizes = ids_in(requests)
+        count: cython.longlong = requests.size
+        total: cython.longlong = 0
+        largest: cython.longlong = 0
+        i: cython.longlong
+        for i in range(count):
+            if sizes[i] < 0:
+                raise ValueError(f"num_pages must not be negative, but include {sizes[i]}")
+        for i in range(count):
+            if sizes[i] > self.order.length - total:
+                return self._refuse()
+            total += sizes[i]
+            largest = max(largest, sizes[i])
+        results: list = [None] * count
+        for i in range(count):
+            results[i] = new_ids(sizes[i]), new_ids(sizes[i])
+        scratch = new_scratch(max(largest, count))
+        served: cython.bint = total <= self.order.length
+        if served and taking == ONE_RUN:
+            served = self._remove_one_run_each(sizes, scratch, count)
+        for i in range(count if served else 0):
+            pages = ids_in(cython.cast(tuple, results[i])[0])
+            if taking == ONE_RUN:
+                self._take_found(scratch[i], pages, sizes[i])
+            else:
+                self._take_by(pages, scratch, sizes[i], taking)
+        free_scratch(scratch)
+        if not served:
+            return self._refuse()
+        self.allocations += 1
+        for i in range(count):
+            _keep_runs(results[i], sizes[i])
+        return results
 
     def take_pages(self, page_ids):
         """Take these very pages out of the free ones, all or none; return how many.
@@ -239,7 +292,8 @@ class HostAllocator:
 
     def snapshot(self):
         """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
-        return HostSnapshot(self.num_pages, self.page_size, self.order.as_bytes(), self.num_reserved)
+        order = self.order
+        return HostSnapshot(order.num_pages, self.page_size, order.as_bytes(NOTHING, INT64_MAX), order.num_reserved)
 
     def restore(self, snapshot):
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N).
@@ -262,6 +316,44 @@ class HostAllocator:
         if not order.append(ids_in(page_ids), page_ids.size):
             raise ValueError("the snapshot is damaged: it repeats a page, or holds one that the pool has not")
         index.add_pages(ids_in(page_ids), page_ids.size)
+        self.order = order
+        self.index = index
+
+    def stats(self):
+        """Return figures of the pool as it is, and of the calls made since it was built. O(N / 64)."""
+        index = self.index
+        free: cython.longlong = index.free
+        runs: cython.longlong = index.count_runs()
+        longest: cython.longlong = index.longest_run()
+        return HostStats(free, runs, longest, self.allocations, self.refusals)
+
+    def resize(self, num_pages):
+        """Make this a pool of `num_pages` pages: new ones join the end of the FIFO order, ascending. O(N).
+
+        A smaller pool loses its last pages, which have to be free: else a ValueError names them and nothing changes.
+        Snapshots of the pool as it was are of another geometry from then on. Errors of `num_pages` as on building.
+        """
+        pages = positive_int(num_pages, "num_pages")
+        _check_geometry(pages, self.page_size, self.num_reserved)
+        while True:
+            former = self.order
+            steps: cython.longlong = former.steps
+            free = np.frombuffer(former.as_bytes(NOTHING, INT64_MAX), np.int32).astype(np.int64)
+            in_use = np.setdiff1d(np.arange(max(pages, self.num_reserved), former.num_pages), free)
+            if in_use.size:
+                raise ValueError(f"{name_pages(in_use.tolist())} cannot go while in use")
+            free = np.append(free[free < pages], np.arange(former.num_pages, pages))
+            order = FifoOrder(pages, self.num_reserved)
+            index = RunIndex(pages)
+            added = ids_in(free)
+            free_pages: cython.longlong = free.size
+            # What was made may have run a finaliser that called the pool.
+            if former is self.order and former.steps == steps:
+                break
+        order.append(added, free_pages)
+        index.add_pages(added, free_pages)
+        self.num_pages = pages
+        self.size = pages * self.page_size
         self.order = order
         self.index = index
 
@@ -291,7 +383,9 @@ class HostAllocator:
         """Return a copy of the order's and the index's state, which belong together."""
         while True:
             steps: object = self._steps
-            books = self.order.state(), self.index.state()
+            order = self.order
+            index = self.index
+            books = order.state(), index.state()
             # Making the copies may have run a finaliser that called the pool.
             if self._steps == steps:
                 return books
@@ -311,7 +405,7 @@ class HostAllocator:
         if policy == "fifo":
             return FIFO
         if not isinstance(policy, str) or policy not in _POLICIES:
-            raise ValueError(f'policy must be "fifo", "contiguous" or "fewest_runs", not {policy!r}')
+            raise ValueError(f'policy must be "fifo", "contiguous", "fewest_runs" or "one_run", not {policy!r}')
         return _POLICIES[policy]
 
     def _wanted(self, num_pages):
@@ -325,16 +419,31 @@ class HostAllocator:
         if size < 0 or count * self.page_size != size:
             count = pages_for(need_size, self.page_size)
         if count > self.order.length:
-            return None
+            return self._refuse()
         slots = new_slots(count * self.page_size)
         result = tensor_of(slots, count * self.page_size)
         if not self._take(part(slots, count * (self.page_size - 1)), count, policy):
-            return None
+            return self._refuse()
         expand(slots, count, self.page_size)
         return result
 
+    def _refuse(self):
+        """Return what a request gets that does not fit."""
+        self.refusals += 1
+
     def _take(self, pages, count, policy):
         """Take `count` pages and write them into `pages`; False, and nothing has changed, where they do not fit."""
+        scratch = part(self.few, 0)
+        if policy == FEWEST_RUNS and count > FEW:
+            scratch = new_scratch(count)
+        taken: cython.bint = self._take_by(pages, scratch, count, policy)
+        if policy == FEWEST_RUNS and count > FEW:
+            free_scratch(scratch)
+        self.allocations += taken
+        return taken
+
+    def _take_by(self, pages, scratch, count, policy):
+        """Take pages as `_take`, with room for as many in `scratch`."""
         start: cython.longlong = -1
         # Here rather than by the caller: making the result may have run a finaliser that took pages.
         if count > self.order.length:
@@ -342,11 +451,12 @@ class HostAllocator:
         if count == 0:
             return True
         if policy == FEWEST_RUNS:
-            scratch = part(self.few, 0) if count <= FEW else new_scratch(count)
             self._take_fewest_runs(pages, scratch, count)
-            if count > FEW:
-                free_scratch(scratch)
             return True
+        if policy == ONE_RUN:
+            start = self.index.smallest_run(count)
+            if start < 0:
+                return False
         if policy == CONTIGUOUS and count > 1 and self.order.ascending_head(count) < 0:
             start = self.index.lowest_run(count)
         if start >= 0:
@@ -356,13 +466,37 @@ class HostAllocator:
             self.index.remove_pages(pages, count)
         return True
 
+    def _remove_one_run_each(self, sizes, starts, count):
+        """Take a run for each request out of the index, write its start; False, and none, if one finds none."""
+        served: cython.longlong = 0
+        start: cython.longlong = 0
+        while served < count:
+            if sizes[served] > 0:
+                start = self.index.smallest_run(sizes[served])
+                if start < 0:
+                    break
+                self.index.remove_run(start, start + sizes[served])
+            starts[served] = start
+            served += 1
+        if served == count:
+            return True
+        while served > 0:
+            served -= 1
+            if sizes[served] > 0:
+                self.index.add_run(starts[served], starts[served] + sizes[served])
+        return False
+
     def _take_run(self, start, pages, count):
         """Take the run of `count` pages that begins at `start`."""
+        self._take_found(start, pages, count)
+        self.index.remove_run(start, start + count)
+
+    def _take_found(self, start, pages, count):
+        """Take a run as `_take_run`, which is out of the index."""
         i: cython.longlong
         for i in range(count):
             pages[i] = start + i
         self.order.remove(pages, count)
-        self.index.remove_run(start, start + count)
 
     def _take_fewest_runs(self, pages, scratch, count):
         """Take the smallest run that holds all, or the largest whole and the rest from the smallest that holds it."""
@@ -420,11 +554,30 @@ class HostAllocator:
             if not self.order.take(pages, count):
                 return False
             self.index.remove_pages(pages, count)
+            self.allocations += 1
             return True
         if not (self.order.append(pages, count) if how == APPEND else self.order.prepend(pages, count)):
             return False
         self.index.add_pages(pages, count)
         return True
+
+
+def _keep_runs(result, count):
+    """Replace `count` page ids, in the first of two arrays of that size, by their (starts, lengths)."""
+    starts = ids_in(result[0])
+    lengths = ids_in(result[1])
+    runs: cython.longlong = 0
+    i: cython.longlong
+    for i in range(count):
+        page: cython.longlong = starts[i]
+        if runs > 0 and page == starts[runs - 1] + lengths[runs - 1]:
+            lengths[runs - 1] += 1
+        else:
+            starts[runs] = page
+            lengths[runs] = 1
+            runs += 1
+    keep_first(result[0], runs)
+    keep_first(result[1], runs)
 
 
 def _end(front):

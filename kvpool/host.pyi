@@ -5,7 +5,7 @@ from typing import Any, Self
 import torch
 
 from kvpool._arguments import Int64Array, Integers
-from kvpool.snapshots import HostSnapshot
+from kvpool.snapshots import HostSnapshot, HostStats
 
 class HostAllocator:
     """A pool of `num_pages` pages of `page_size` token slots; page ids run from 0 to `num_pages - 1`."""
@@ -26,8 +26,8 @@ class HostAllocator:
     def available_size(self) -> int:
         """Return how many slots are free. O(1)."""
 
-    def free_page_ids(self) -> Int64Array:
-        """Return the ids of the free pages in FIFO order, the next to be handed out first: a copy. O(N)."""
+    def free_page_ids(self, *, after: int | None = None, limit: int | None = None) -> Int64Array:
+        """Return ids of free pages in FIFO order: a copy; those after a free page, and so many at most."""
 
     def largest_run(self) -> int:
         """Return the length of the longest run of free pages, in pages. O(log N)."""
@@ -42,10 +42,15 @@ class HostAllocator:
         """Return `need_size` slots in as few runs as any choice of pages has, ascending; None if they do not fit."""
 
     def alloc_pages(self, num_pages: int, policy: str = "fifo") -> Int64Array | None:
-        """Return `num_pages` page ids by a policy: "fifo", "contiguous" or "fewest_runs"; None if they do not fit."""
+        """Return page ids by "fifo", "contiguous", "fewest_runs" or "one_run"; None if they do not fit."""
 
     def alloc_runs(self, num_pages: int, policy: str = "fewest_runs") -> tuple[Int64Array, Int64Array] | None:
         """Return what `alloc_pages` would as transfer descriptors: (starts, lengths) of its runs, int64 ndarrays."""
+
+    def alloc_runs_many(
+        self, num_pages: Integers, policy: str = "fewest_runs"
+    ) -> list[tuple[Int64Array, Int64Array]] | None:
+        """Return the (starts, lengths) of many requests, as `alloc_runs` of each in turn; None if one does not fit."""
 
     def take_pages(self, page_ids: Integers) -> int:
         """Take these very pages out of the free ones, all or none; return how many. TakeError for one not free."""
@@ -61,6 +66,12 @@ class HostAllocator:
 
     def restore(self, snapshot: HostSnapshot) -> None:
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N)."""
+
+    def stats(self) -> HostStats:
+        """Return figures of the pool as it is, and of the calls made since it was built. O(N / 64)."""
+
+    def resize(self, num_pages: int) -> None:
+        """Make this a pool of `num_pages` pages; a ValueError names pages that would go and are in use. O(N)."""
 
     def clear(self) -> None:
         """Make the pool as newly built: every page free, in ascending order. O(N)."""

@@ -1,4 +1,4 @@
-"""Pictures of a pool's state."""
+"""Pictures of a pool's state, whole and in figures."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,21 @@ def _set_state(snapshot: HostSnapshot, state: list[Any]) -> None:
 
 # Not in the class, where Python 3.10 would replace it.
 HostSnapshot.__setstate__ = _set_state  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class HostStats:
+    """A HostAllocator in figures: how much is free and in how many runs, and what has been asked of it.
+
+    `free` and `longest_run` are pages. `allocations` counts the calls that were served, by whichever method, and
+    `refusals` those that returned None; `clear` and `restore` leave them, a copy of a pool begins at 0.
+    """
+
+    free: int
+    runs: int
+    longest_run: int
+    allocations: int
+    refusals: int
 
 
 @dataclass(frozen=True, slots=True)

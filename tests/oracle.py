@@ -19,6 +19,8 @@ class HostOracle:
         if n > len(self.free):
             return None
         taken = getattr(self, policy)(n) if n else []
+        if taken is None:
+            return None
         gone = set(taken)
         self.free = [page for page in self.free if page not in gone]
         return taken
@@ -29,6 +31,10 @@ class HostOracle:
     def contiguous(self, n: int) -> list[int]:
         fitting = [run for run in runs(sorted(self.free)) if len(run) >= n]
         return self.fifo(n) if len(runs(self.fifo(n))) == 1 or not fitting else fitting[0][:n]
+
+    def one_run(self, n: int) -> list[int] | None:
+        fitting = [run for run in runs(sorted(self.free)) if len(run) >= n]
+        return min(fitting, key=len)[:n] if fitting else None
 
     def fewest_runs(self, n: int) -> list[int]:
         unused, taken = runs(sorted(self.free)), []

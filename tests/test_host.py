@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import FreeError, HostAllocator, HostSnapshot, TakeError
+from kvpool import FreeError, HostAllocator, HostSnapshot, HostStats, TakeError
 
 
 def pool_with_free(num_pages: int, order: list[int], page_size: int = 1) -> HostAllocator:
@@ -292,3 +292,165 @@ def test_a_page_that_cannot_be_taken_is_named_and_nothing_changes() -> None:
         pool.take_pages([True])
     assert pool.snapshot() == before
     pool.check()
+
+
+def test_one_run_is_the_smallest_that_holds_all_or_none() -> None:
+    pool = pool_with_free(32, [*range(5), *range(8, 11), 20, *range(24, 27)])
+    assert pool.alloc_pages(3, "one_run").tolist() == [8, 9, 10]
+    starts, lengths = pool.alloc_runs(2, "one_run")
+    assert (starts.tolist(), lengths.tolist()) == ([24], [2])
+    before = pool.snapshot()
+    assert pool.alloc_pages(6, "one_run") is None
+    assert pool.alloc_runs(6, "one_run") is None
+    assert pool.snapshot() == before
+    assert pool.alloc_pages(0, "one_run").tolist() == []
+
+
+def test_many_requests_are_served_as_one_after_the_other_or_not_at_all() -> None:
+    for policy in ("fifo", "contiguous", "fewest_runs", "one_run"):
+        pool, other = (pool_with_free(64, [*range(40, 60), 3, *range(8, 30), 1]) for _ in range(2))
+        sizes = [4, 0, 9, 2]
+        found = pool.alloc_runs_many(np.array(sizes, np.int32), policy)
+        expected = [other.alloc_runs(size, policy) for size in sizes]
+        assert [[part.tolist() for part in each] for each in found] == [
+            [part.tolist() for part in each] for each in expected
+        ]
+        assert pool.snapshot() == other.snapshot()
+        for array in (part for each in found for part in each):
+            assert array.base is None
+            assert array.flags.owndata
+        assert pool.alloc_runs_many([1, 10, 30], policy) is None
+        assert pool.snapshot() == other.snapshot()
+        pool.check()
+    assert HostAllocator(4).alloc_runs_many([]) == []
+
+
+def test_many_requests_of_which_the_last_finds_no_run_leave_the_pool() -> None:
+    pool = pool_with_free(3_000, [*range(100, 300), *range(400, 700), *range(0, 90, 2)])
+    before = pool.snapshot()
+    assert pool.alloc_runs_many([300, 0, 200, 1, 2], "one_run") is None
+    pool.check()
+    assert pool.snapshot() == before
+    assert [starts.tolist() for starts, _ in pool.alloc_runs_many([300, 0, 200, 1], "one_run")] == [
+        [400],
+        [],
+        [100],
+        [0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [
+        ([1, -1], ValueError),
+        ([2**63], ValueError),
+        ([1.0], TypeError),
+        ([True], TypeError),
+        (3, TypeError),
+        (None, TypeError),
+        (np.ones((1, 1), np.int64), ValueError),
+    ],
+)
+def test_many_requests_of_wrong_sizes(sizes: object, error: type[Exception]) -> None:
+    pool = HostAllocator(8)
+    with pytest.raises(error, match="num_pages"):
+        pool.alloc_runs_many(sizes)
+    with pytest.raises(ValueError, match="policy"):
+        pool.alloc_runs_many([1], "two_runs")
+    assert pool.available_size() == pool.size
+
+
+def test_a_part_of_the_free_pages() -> None:
+    order = [int(page) for page in np.random.Generator(np.random.PCG64(3)).permutation(200)]
+    pool = pool_with_free(300, order)
+    pool.take_pages(order[40:60])
+    order[40:60] = []
+    assert pool.free_page_ids(limit=5).tolist() == order[:5]
+    assert pool.free_page_ids(limit=0).tolist() == []
+    assert pool.free_page_ids(after=order[37], limit=np.int64(30)).tolist() == order[38:68]
+    assert pool.free_page_ids(after=np.int32(order[-3])).tolist() == order[-2:]
+    assert pool.free_page_ids(after=order[-1]).tolist() == []
+    assert pool.free_page_ids(limit=2**70).tolist() == order
+    for page in (299, -1, 300, 2**70, -(2**70)):
+        with pytest.raises(ValueError, match="after must be a free page"):
+            pool.free_page_ids(after=page)
+    for wrong, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError), ("1", TypeError)):
+        with pytest.raises(error, match="limit"):
+            pool.free_page_ids(limit=wrong)
+    with pytest.raises(TypeError, match="after"):
+        pool.free_page_ids(after=1.0)
+
+
+def test_a_pool_that_grows_gains_pages_at_the_end_of_the_order() -> None:
+    pool = pool_with_free(20, [9, 3], page_size=2)
+    pool.resize(23)
+    assert (pool.num_pages, pool.size, pool.available_size()) == (23, 46, 10)
+    assert pool.free_page_ids().tolist() == [9, 3, 20, 21, 22]
+    assert pool.largest_run() == 3
+    pool.check()
+    pool.free(list(range(6)))
+    pool.clear()
+    assert pool.available_size() == 46
+    pool.resize(4_000)
+    pool.check()
+    assert pool.alloc_pages(3_990, "one_run").tolist() == list(range(3_990))
+
+
+def test_a_pool_that_shrinks_names_the_pages_in_use() -> None:
+    pool = pool_with_free(1_000, [9, 980, *range(990, 1_000), 3], page_size=2)
+    before = pool.snapshot()
+    with pytest.raises(ValueError, match="pages 985, 986, 987, 988, 989 cannot go while in use"):
+        pool.resize(985)
+    with pytest.raises(ValueError, match="and 971 more"):
+        pool.resize(10)
+    assert pool.snapshot() == before
+    assert pool.num_pages == 1_000
+    pool.resize(990)
+    pool.check()
+    assert pool.free_page_ids().tolist() == [9, 980, 3]
+    assert pool.size == 1_980
+    with pytest.raises(FreeError, match="out of range"):
+        pool.return_pages([995])
+    with pytest.raises(ValueError, match="snapshot"):
+        pool.restore(before)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**30, 2**70, 1.0, True, None])
+def test_a_size_that_no_pool_can_have(size: object) -> None:
+    pool = HostAllocator(8)
+    with pytest.raises((ValueError, TypeError), match="num_pages"):
+        pool.resize(size)
+    with pytest.raises(ValueError, match="num_reserved"):
+        HostAllocator(8, num_reserved=4).resize(3)
+    assert pool.num_pages == 8
+
+
+def test_stats_count_calls_and_runs() -> None:
+    pool = pool_with_free(16, [*range(5), *range(8, 11), 13])
+    made = HostStats(free=9, runs=3, longest_run=5, allocations=1, refusals=0)
+    assert pool.stats() == made
+    pool.alloc(10)
+    pool.alloc_pages(10)
+    pool.alloc_pages(6, "one_run")
+    pool.alloc_runs(10)
+    pool.alloc_runs_many([5, 5])
+    with pytest.raises(ValueError, match="need_size"):
+        pool.alloc(-1)
+    assert pool.stats() == HostStats(9, 3, 5, 1, 5)
+    pool.restore(pool.snapshot())
+    pool.clear()
+    assert pool.stats() == HostStats(16, 1, 16, 1, 5)
+    assert copy.copy(pool).stats() == HostStats(16, 1, 16, 0, 0)
+    for call in (
+        pool.alloc,
+        pool.alloc_contiguous_preferred,
+        pool.alloc_fewest_runs,
+        pool.alloc_pages,
+        pool.alloc_runs,
+    ):
+        call(2)
+    pool.take_pages([15])
+    pool.alloc_runs_many([1, 1], "one_run")
+    assert pool.stats() == HostStats(3, 1, 3, 8, 5)
+    with pytest.raises(AttributeError):
+        pool.stats().free = 3

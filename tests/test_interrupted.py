@@ -51,6 +51,10 @@ HOST_CALLS: dict[str, Callable[[Any], Any]] = {
     "alloc_fewest_runs": lambda pool: pool.alloc_fewest_runs(1040),
     "alloc_pages": lambda pool: pool.alloc_pages(90, "contiguous"),
     "alloc_runs": lambda pool: pool.alloc_runs(520, "fifo"),
+    "alloc_runs, one run": lambda pool: pool.alloc_runs(200, "one_run"),
+    "alloc_runs_many": lambda pool: pool.alloc_runs_many([70, 0, 90, 120]),
+    "alloc_runs_many, one run": lambda pool: pool.alloc_runs_many([30, 5, 200], "one_run"),
+    "alloc_runs_many, too much": lambda pool: pool.alloc_runs_many([30, 5, 250], "one_run"),
     "free, tensor": lambda pool: pool.free(torch.tensor(HELD)),
     "free, list": lambda pool: pool.free(HELD),
     "free, in any order": lambda pool: pool.free(HELD[::-1]),
@@ -67,6 +71,9 @@ HOST_CALLS: dict[str, Callable[[Any], Any]] = {
     "largest_run": lambda pool: pool.largest_run(),
     "snapshot": lambda pool: pool.snapshot(),
     "free_page_ids": lambda pool: pool.free_page_ids(),
+    "free_page_ids, some": lambda pool: pool.free_page_ids(after=500, limit=20),
+    "stats": lambda pool: pool.stats(),
+    "resize, pages in use": lambda pool: pool.resize(100),
 }
 LANE_CALLS: dict[str, Callable[[Any], Any]] = {
     "alloc_pages_with_owners, list": lambda pool: pool.alloc_pages_with_owners(OWNERS),

@@ -8,15 +8,19 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, TakeError
+from kvpool import FreeError, HostAllocator, HostStats, OwnerLaneAllocator, TakeError, page_runs
 from tests.compiled import COMPILED
-from tests.oracle import HostOracle, LaneOracle
+from tests.oracle import HostOracle, LaneOracle, runs
 
 POLICIES = {
     "fifo": HostAllocator.alloc,
     "contiguous": HostAllocator.alloc_contiguous_preferred,
     "fewest_runs": HostAllocator.alloc_fewest_runs,
 }
+
+
+def page_ids_of(starts: Any, lengths: Any) -> list[int]:
+    return [start + i for start, length in zip(starts.tolist(), lengths.tolist(), strict=True) for i in range(length)]
 
 
 def spread(pages: list[int], page_size: int) -> list[int]:
@@ -96,6 +100,8 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 class HostMachine(PoolMachine):
+    allocations = refusals = 0
+
     @initialize(num_pages=st.integers(1, 36), page_size=st.sampled_from([1, 2, 64]), num_reserved=st.integers(0, 3))
     def build(self, num_pages: int, page_size: int, num_reserved: int) -> None:
         reserved = min(num_pages, num_reserved)
@@ -126,19 +132,63 @@ class HostMachine(PoolMachine):
             assert self.pool.snapshot() == before
             return
         assert self.pool.take_pages(pages) == len(pages)
+        self.allocations += 1
         self.oracle.free = [page for page in self.oracle.free if page not in pages]
         self.held += pages
 
-    @rule(n=st.integers(0, 12), policy=st.sampled_from(list(POLICIES)), as_pages=st.booleans())
+    @rule(n=st.integers(0, 12), policy=st.sampled_from([*POLICIES, "one_run"]), as_pages=st.booleans())
     def take(self, n: int, policy: str, as_pages: bool) -> None:
         expected = self.oracle.take(n, policy)
         size = n * self.pool.page_size
+        as_pages = as_pages or policy not in POLICIES
         result = self.pool.alloc_pages(n, policy) if as_pages else POLICIES[policy](self.pool, size)
         if expected is None:
             assert result is None
+            self.refusals += 1
             return
+        self.allocations += 1
         assert result.tolist() == (expected if as_pages else spread(expected, self.pool.page_size))
         self.held += expected
+
+    @rule(sizes=st.lists(st.integers(0, 9), max_size=5), policy=st.sampled_from([*POLICIES, "one_run"]))
+    def take_many(self, sizes: list[int], policy: str) -> None:
+        before = list(self.oracle.free)
+        expected = [self.oracle.take(n, policy) for n in sizes]
+        result = self.pool.alloc_runs_many(sizes, policy)
+        if None in expected:
+            assert result is None
+            self.oracle.free = before
+            self.refusals += 1
+            return
+        self.allocations += 1
+        assert [page_ids_of(*each) for each in result] == expected
+        assert all(page_runs(page_ids_of(*each))[0].tolist() == each[0].tolist() for each in result)
+        self.held += chain.from_iterable(expected)
+
+    @rule(num_pages=st.integers(1, 40))
+    def resize(self, num_pages: int) -> None:
+        former = self.pool.num_pages
+        reserved = self.pool.num_reserved
+        gone = set(range(max(num_pages, reserved), former))
+        picture = self.pool.snapshot()
+        if num_pages < reserved or not gone <= set(self.oracle.free):
+            with pytest.raises(ValueError, match=r"in use|num_reserved"):
+                self.pool.resize(num_pages)
+            assert self.pool.snapshot() == picture
+            return
+        self.pool.resize(num_pages)
+        self.oracle.free = [page for page in self.oracle.free if page not in gone] + [*range(former, num_pages)]
+        if num_pages != former:
+            with pytest.raises(ValueError, match="snapshot"):
+                self.pool.restore(picture)
+            self.pictures = []
+
+    @rule(data=st.data(), limit=st.none() | st.integers(0, 9))
+    def read_a_part_of_the_order(self, data: st.DataObject, limit: int | None) -> None:
+        after = data.draw(st.none() | st.sampled_from(self.oracle.free)) if self.oracle.free else None
+        first = 0 if after is None else self.oracle.free.index(after) + 1
+        expected = self.oracle.free[first:][:limit]
+        assert self.pool.free_page_ids(after=after, limit=limit).tolist() == expected
 
     @rule()
     def clear(self) -> None:
@@ -149,6 +199,10 @@ class HostMachine(PoolMachine):
     def same_free_pages_in_the_same_order(self) -> None:
         assert self.pool.free_page_ids().tolist() == self.oracle.free
         assert self.pool.available_size() == len(self.oracle.free) * self.pool.page_size
+        lengths = [len(run) for run in runs(sorted(self.oracle.free))]
+        assert self.pool.stats() == HostStats(
+            len(self.oracle.free), len(lengths), max(lengths, default=0), self.allocations, self.refusals
+        )
 
 
 class LaneMachine(PoolMachine):
