@@ -22,6 +22,7 @@ MODULES = {
     "kvpool._token_rows": "kvpool/_token_rows.py",
     "kvpool._tokens_input": "kvpool/_tokens_input.py",
     "kvpool.host": "kvpool/host.py",
+    "kvpool.page_counts": "kvpool/page_counts.py",
     "kvpool.lanes": "kvpool/lanes.py",
     "kvpool.token_buffer": "kvpool/token_buffer.py",
     "kvpool.request_tokens": "kvpool/request_tokens.py",

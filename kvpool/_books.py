@@ -105,6 +105,12 @@ def check_run_index(state: dict[str, Any], name: str) -> Bools:
     return bits[:num_pages]
 
 
+def check_counts(counts: npt.NDArray[np.uint32], num_held: int) -> None:
+    """Assert that as many pages have a holder as is said."""
+    held = np.count_nonzero(counts)
+    assert held == num_held, f"counts say that {num_held} pages are held, and hold {held}"
+
+
 def check_lane(rank: int, free: dict[str, Any], released: dict[str, Any]) -> None:
     """Assert that the sets of a lane are right, and that no page is in both."""
     is_free = check_run_index(free, f"free set of rank {rank}")

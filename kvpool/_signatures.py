@@ -38,6 +38,10 @@ def owner_lane_allocator(
     """Of OwnerLaneAllocator."""
 
 
+def page_counts(num_pages: int) -> None:
+    """Of PageCounts."""
+
+
 def token_buffer(tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None:
     """Of TokenBuffer."""
 

@@ -9,7 +9,7 @@ _PAGES_NAMED = 8
 
 
 class PagesError(ValueError):
-    """What FreeError and TakeError are: pages that a call cannot have; nothing has changed.
+    """What FreeError, TakeError and CountError are: pages that a call cannot have; nothing has changed.
 
     `faults` maps each reason to the ids of the pages it was found for, in ascending order. The message names the
     first few of them.
@@ -37,6 +37,12 @@ class TakeError(PagesError):
     """Pages were asked for by their ids that are not to be had; nothing has changed."""
 
     verb = "take"
+
+
+class CountError(PagesError):
+    """Holders of pages were to be counted that cannot be; nothing has changed."""
+
+    verb = "count"
 
 
 class TokenRangeError(OverflowError, ValueError):

@@ -41,6 +41,13 @@ class HostStats:
 
 
 @dataclass(frozen=True, slots=True)
+class PageCountsSnapshot:
+    """An immutable snapshot of a PageCounts, equal to another of the same counts: a uint32 a page."""
+
+    counts: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class LaneSnapshot:
     """An immutable picture of an OwnerLaneAllocator, equal to another of the same geometry and page states."""
 

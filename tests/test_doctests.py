@@ -27,4 +27,12 @@ def test_examples_are_right(name: str) -> None:
 
 def test_every_type_and_function_has_an_example() -> None:
     without = {name for name in kvpool.__all__ if not examples(name)}
-    assert without == {"FreeError", "HostSnapshot", "HostStats", "LaneSnapshot", "TakeError"}
+    assert without == {
+        "CountError",
+        "FreeError",
+        "HostSnapshot",
+        "HostStats",
+        "LaneSnapshot",
+        "PageCountsSnapshot",
+        "TakeError",
+    }

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator
+from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts
 from tests.pools import Kind
 
 CALLS = 20_000
@@ -37,8 +37,16 @@ def lane_pool() -> OwnerLaneAllocator:
     return pool
 
 
+def page_counts() -> PageCounts:
+    counts = PageCounts(700)
+    counts.retain(range(400))
+    counts.retain(range(200))
+    return counts
+
+
 HOST_PICTURE = HostAllocator(700, 2).snapshot()
 LANE_PICTURE = OwnerLaneAllocator(300, 2, 2).snapshot()
+COUNTS_PICTURE = PageCounts(700).snapshot()
 HELD = list(range(200, 260))
 OWNERS = [0, 1, 1, 0] * 9
 
@@ -94,9 +102,21 @@ LANE_CALLS: dict[str, Callable[[Any], Any]] = {
     "clear": lambda pool: pool.clear(),
     "snapshot": lambda pool: pool.snapshot(),
 }
+COUNT_CALLS: dict[str, Callable[[Any], Any]] = {
+    "retain": lambda counts: counts.retain(HELD),
+    "retain, ndarray": lambda counts: counts.retain(np.array(HELD)),
+    "retain, out of range": lambda counts: counts.retain([*HELD, 700]),
+    "release": lambda counts: counts.release(range(100, 300)),
+    "release, tensor": lambda counts: counts.release(torch.tensor(HELD)),
+    "release, not held": lambda counts: counts.release([*HELD, 600]),
+    "clear": lambda counts: counts.clear(),
+    "restore": lambda counts: counts.restore(COUNTS_PICTURE),
+    "held_page_ids": lambda counts: counts.held_page_ids(),
+}
 POOLS: dict[str, tuple[Callable[[], Any], dict[str, Callable[[Any], Any]]]] = {
     "host": (host_pool, HOST_CALLS),
     "lanes": (lane_pool, LANE_CALLS),
+    "counts": (page_counts, COUNT_CALLS),
 }
 
 
@@ -343,6 +363,26 @@ def test_finalisers_that_call_the_pool_run_between_steps(kind: Kind, pool: Any) 
     gc.collect()
     pool.check()
     assert pool.available_size() == (24 - len(held)) * kind.page_size
+
+
+@pytest.mark.compiled
+def test_a_finaliser_that_restores_the_pool_takes_nothing_from_under_a_call(kind: Kind, pool: Any) -> None:
+    kind.take(pool, 7)
+    picture = pool.snapshot()
+    readers = [pool.snapshot, pool._books, pool.check]
+    if isinstance(pool, HostAllocator):
+        readers += [pool.free_page_ids, lambda: pool.free_page_ids(after=20), pool.stats, lambda: pool.resize(24)]
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for turn in range(300):
+            CallsBack(lambda: pool.restore(picture))
+            readers[turn % len(readers)]()
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    pool.check()
+    assert pool.snapshot() == picture
 
 
 # In a process of its own, as what else runs out of memory there is not ours to say.

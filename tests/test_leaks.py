@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator, RequestTokens, TokenBuffer, TokenTable, match_prefix
+from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts, RequestTokens, TokenBuffer, TokenTable, match_prefix
 
 CALLS = 2_000
 #: What the interpreter itself may come to keep: caches, free lists.
@@ -164,10 +164,27 @@ TABLE: list[Call] = [
     lambda held: TokenTable(2, 2, np.int8),
 ]
 
+COUNTS: list[Call] = [
+    lambda counts: counts.release([1] * counts.retain([1, 1])),
+    lambda counts: counts.release(torch.arange(3)) if counts.retain(np.arange(3)) else None,
+    lambda counts: counts.retain([900, 2**70]),
+    lambda counts: counts.retain(["1"]),
+    lambda counts: counts.release([5, 5, 5]),
+    lambda counts: (counts.count(1), counts.num_held, counts.held_page_ids(), counts.check()),
+    lambda counts: counts.count(99),
+    lambda counts: counts.restore(counts.snapshot()),
+    lambda counts: counts.restore(PageCounts(3).snapshot()),
+    lambda counts: counts.clear(),
+    lambda counts: counts.__init__(64),
+    lambda counts: counts.__init__(65),
+    lambda counts: pickle.loads(pickle.dumps(counts)),
+]
+
 #: A type is one line: its name, how to build one, and what is called on it.
 TYPES: list[tuple[str, Callable[[], Any], list[Call]]] = [
     ("HostAllocator", host, HOST),
     ("OwnerLaneAllocator", lanes, LANES),
+    ("PageCounts", lambda: PageCounts(64), COUNTS),
     ("TokenBuffer", lambda: TokenBuffer(range(10)), BUFFER),
     ("RequestTokens", lambda: RequestTokens(range(10)), REQUEST),
     ("TokenTable", table, TABLE),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator, RequestTokens, TokenBuffer, TokenTable
+from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts, RequestTokens, TokenBuffer, TokenTable
 from tests.pools import Kind
 
 COPIES = {
@@ -200,6 +200,7 @@ def test_a_type_tells_what_it_is_built_of_and_a_subclass_what_that_is() -> None:
     assert list(inspect.signature(OwnerLaneAllocator).parameters) == [
         "physical_pages", "page_size", "cp_size", "device", "selection",
     ]  # fmt: skip
+    assert list(inspect.signature(PageCounts).parameters) == ["num_pages"]
     assert list(inspect.signature(TokenBuffer).parameters) == ["tokens", "dtype"]
     assert list(inspect.signature(TokenTable).parameters) == ["max_requests", "max_tokens", "dtype"]
     for kind in (TokenBuffer, RequestTokens):
