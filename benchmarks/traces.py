@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 MOONCAKE_BLOCK_TOKENS = 512
 CONCURRENT_SESSIONS = 24
+# Tokens or blocks of a request, more than any has.
+MOST = 2**31 - 1
 
 
 class TraceError(Exception):
@@ -216,7 +218,7 @@ def _mooncake_request(fields: dict[str, object]) -> tuple[int, Request]:
     outputs = _count(_field(fields, "output_length"), '"output_length"')
     blocks = _list(_field(fields, "hash_ids"), '"hash_ids"')
     for place, block in enumerate(blocks):
-        _count(block, f'"hash_ids"[{place}]')
+        _count(block, f'"hash_ids"[{place}]', most=math.inf)
     if len(set(blocks)) < len(blocks):
         raise ValueError('"hash_ids" names a block twice')
     _check_blocks(len(blocks), inputs, MOONCAKE_BLOCK_TOKENS, '"hash_ids"')
@@ -264,20 +266,28 @@ def _list(value: object, name: str) -> list:
     return value
 
 
-def _count(value: object, name: str, least: int = 0) -> int:
+def _count(value: object, name: str, least: int = 0, most: float = MOST) -> int:
     if type(value) is not int:
         raise ValueError(f"{name} must be a whole number, not {_kind(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, but is {value}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}")
     return value
 
 
 def _number(value: object, name: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if type(value) not in (int, float):
         raise ValueError(f"{name} must be a number, not {_kind(value)}")
-    if value < 0:
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be a number, but is beyond any") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a number, not {_kind(value)}")
+    if number < 0:
         raise ValueError(f"{name} must be at least 0, but is {value}")
-    return float(value)
+    return number
 
 
 def _kind(value: object) -> str:

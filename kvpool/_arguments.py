@@ -18,6 +18,9 @@ from kvpool.errors import FreeError, PagesError, TakeError
 Integers = torch.Tensor | npt.NDArray[np.integer[Any]] | Sequence[int]
 Int64Array = npt.NDArray[np.int64]
 
+# Of a memoryview, by the codes of the struct module.
+_INTEGER_FORMATS = frozenset("bBhHiIlLqQnN")
+
 INT64 = np.dtype(np.int64)
 INT64_MAX = np.iinfo(np.int64).max
 INT64_MIN = np.iinfo(np.int64).min
@@ -96,6 +99,7 @@ def as_int64(values: Integers, name: str) -> Int64Array:
             raise TypeError(f"{name} must be integers, not {values.dtype} on {values.device}") from None
     if not isinstance(values, np.ndarray):
         return _sequence_as_int64(values, name)
+    refuse_masked(values, name)
     # A subclass may say of itself what it likes, and long long, where long has its size, is another type to C.
     values = np.asarray(values)
     if values.dtype.num == INT64.num and values.dtype.isnative and values.ndim == 1 and values.flags.carray:
@@ -122,9 +126,20 @@ def _array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
     return array
 
 
+def refuse_masked(values: npt.NDArray[Any], name: str) -> None:
+    """Raise TypeError for a masked array, whose masked elements would be read as if they were not."""
+    if type(values) is not np.ndarray and isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array: pass its compressed() elements")
+
+
 def _sequence_as_int64(values: Sequence[int], name: str) -> Int64Array:
     if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__iter__"):
         raise TypeError(f"{name} must be a tensor, an ndarray or a list of integers, not {type(values).__name__}")
+    if isinstance(values, memoryview):
+        if values.ndim != 1:
+            raise ValueError(f"{name} must have one dimension, but have shape {values.shape}")
+        if values.format not in _INTEGER_FORMATS:
+            raise TypeError(f"{name} must be integers, not a memoryview of format {values.format!r}")
     values = list(values)
     if not set(map(type, values)) <= {int}:
         values = [_element_as_int(value, name) for value in values]

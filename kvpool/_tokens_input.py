@@ -10,6 +10,7 @@ import cython
 import numpy as np
 import torch
 
+from kvpool._arguments import refuse_masked
 from kvpool.errors import TokenRangeError
 
 if not cython.compiled:
@@ -132,6 +133,8 @@ def _as_ndarray(tokens):
     if type(tokens) is not np.ndarray:
         if isinstance(tokens, torch.Tensor):
             return _tensor_as_ndarray(tokens)
+        if isinstance(tokens, np.ndarray):
+            refuse_masked(tokens, "tokens")
         if hasattr(tokens, "__array__"):
             tokens = np.asarray(tokens.__array__())
         elif isinstance(tokens, (array, memoryview)):

@@ -126,7 +126,8 @@ class HostAllocator:
         """
         token_bytes = positive_int(bytes_per_token, "bytes_per_token")
         page_bytes = token_bytes * positive_int(page_size, "page_size")
-        size = real_number(size_gb, "size_gb") * 1e9 / page_bytes
+        # More bytes than a float counts are more than any pool has.
+        size = real_number(size_gb, "size_gb") * 1e9 / min(page_bytes, 10**300)
         if size > _MAX_PAGES:
             raise ValueError(f"size_gb must hold at most {_MAX_PAGES} pages of {page_bytes} bytes, but is {size_gb}")
         num_pages = math.floor(size)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kvpool._arguments import Int64Array, Integers, as_int64, positive_int
+from kvpool._arguments import INT64_MAX, Int64Array, Integers, as_int64, positive_int
 
 
 def page_runs(page_ids: Integers) -> tuple[Int64Array, Int64Array]:
@@ -33,9 +33,17 @@ def count_runs(slots: Integers, page_size: int) -> int:
     """
     size = positive_int(page_size, "page_size")
     array = as_int64(slots, "slots")
+    if array.size == 0:
+        return 0
     if array.size % size:
         raise ValueError(f"{array.size} slots are not whole pages of {size}")
     pages = array.reshape(-1, size)
-    if np.any(pages[:, 0] < 0) or np.any(pages[:, 0] % size) or np.any(pages != pages[:, :1] + np.arange(size)):
+    # Beyond the last of int64 the slots of a page would begin anew.
+    if (
+        np.any(pages[:, 0] < 0)
+        or np.any(pages[:, 0] > INT64_MAX - (size - 1))
+        or np.any(pages[:, 0] % size)
+        or np.any(pages != pages[:, :1] + np.arange(size))
+    ):
         raise ValueError(f"slots are not whole pages of {size}, each from its first slot to its last")
     return len(page_runs(pages[:, 0] // size)[0])

@@ -115,6 +115,11 @@ def test_freeing_nothing_is_a_no_op(kind: Kind, pool: Any, nothing: Any) -> None
         torch.tensor([True]),
         torch.tensor([1], device="meta"),
         torch.tensor([1.0], dtype=torch.bfloat16),
+        np.ma.array([1, 2], mask=[False, True]),
+        np.ma.array([1]),
+        memoryview(np.array([1.0])),
+        memoryview(np.zeros(1, np.float16)),
+        memoryview(np.array([True])),
     ],
 )
 def test_what_is_no_integers_is_a_type_error(kind: Kind, pool: Any, malformed: Any) -> None:
@@ -128,7 +133,12 @@ def test_what_is_no_integers_is_a_type_error(kind: Kind, pool: Any, malformed: A
 def test_more_than_one_dimension_is_a_value_error(kind: Kind, pool: Any) -> None:
     slots = np.array(take_all(kind, pool))
     with unchanged(pool):
-        for array in (slots.reshape(2, -1), torch.from_numpy(slots).reshape(-1, 1), np.int64(0) + slots[0]):
+        for array in (
+            slots.reshape(2, -1),
+            torch.from_numpy(slots).reshape(-1, 1),
+            np.int64(0) + slots[0],
+            memoryview(slots.reshape(2, -1)),
+        ):
             with pytest.raises((ValueError, TypeError)):
                 pool.free(array)
             with pytest.raises((ValueError, TypeError)):

@@ -156,6 +156,9 @@ def test_a_pool_as_large_as_its_memory() -> None:
             HostAllocator.from_size_gb(size)
     with pytest.raises(ValueError, match="bytes_per_token"):
         HostAllocator.from_size_gb(1, bytes_per_token=0)
+    for huge in ({"bytes_per_token": 10**400}, {"page_size": 10**400}):
+        with pytest.raises(ValueError, match="size_gb must hold at least one page"):
+            HostAllocator.from_size_gb(1, **huge)
 
 
 def test_free_page_ids_are_a_copy() -> None:

@@ -35,6 +35,23 @@ def test_slots_that_are_not_whole_pages_are_refused(slots: list[int]) -> None:
         count_runs(slots, 2)
 
 
+@pytest.mark.parametrize(
+    ("slots", "page_size"),
+    [([2**63 - 2, 2**63 - 1, -(2**63)], 3), ([2**63 - 1, -(2**63)], 2), ([2**63 - 4, 2**63 - 3, 2**63 - 2], 3)],
+)
+def test_a_page_does_not_go_on_behind_the_last_slot_of_int64(slots: list[int], page_size: int) -> None:
+    with pytest.raises(ValueError, match="whole pages"):
+        count_runs(slots, page_size)
+
+
+def test_the_last_page_of_int64() -> None:
+    assert count_runs([2**63 - 2, 2**63 - 1], 1) == 1
+    assert count_runs([2**63 - 4, 2**63 - 3], 2) == 1
+    assert count_runs([], 2**70) == 0
+    with pytest.raises(ValueError, match="whole pages"):
+        count_runs([0], 2**70)
+
+
 def test_negative_pages_are_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
         page_runs([2**63 - 1, -(2**63)])

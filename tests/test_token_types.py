@@ -184,3 +184,13 @@ def test_every_public_method_says_what_it_does(kind: Any) -> None:
         if not name.startswith("_"):
             assert method.__doc__, name
             assert not method.__doc__.startswith(name), f"{name} begins with its signature"
+
+
+@pytest.mark.parametrize("masked", [np.ma.array([1, 2], mask=[False, True]), np.ma.array([1, 2])])
+def test_a_masked_array_is_refused(masked: Any) -> None:
+    buffer, table = TokenBuffer([1]), TokenTable(2, 4)
+    for call in (TokenBuffer, RequestTokens, buffer.extend, table.add, lambda tokens: match_prefix([1, 2], tokens)):
+        with pytest.raises(TypeError, match="masked"):
+            call(masked)
+    assert buffer.tolist() == [1]
+    assert table.lengths.tolist() == [0, 0]

@@ -120,13 +120,23 @@ def test_selection_may_be_of_an_enumeration() -> None:
     [
         lambda values: np.array(values).view(Odd),
         lambda values: np.array(values, np.longlong),
-        lambda values: np.ma.array(values),
+        lambda values: memoryview(np.array(values)),
+        lambda values: memoryview(np.array(values, np.uint16))[::1],
         lambda values: torch.nn.Parameter(torch.tensor(values), requires_grad=False),
         lambda values: torch.tensor([9, *values])[1:],
         lambda values: torch._neg_view(-torch.tensor(values)),
         lambda values: np.frombuffer(b" " + np.array(values).tobytes(), np.uint8)[1:].view(np.int64),
     ],
-    ids=["lying subclass", "long long", "masked", "parameter", "offset", "negated view", "unaligned"],
+    ids=[
+        "lying subclass",
+        "long long",
+        "memoryview",
+        "small memoryview",
+        "parameter",
+        "offset",
+        "negated view",
+        "unaligned",
+    ],
 )
 def test_arrays_of_odd_kinds_are_read_right(kind: Kind, pool: Any, convert: Any) -> None:
     pages = list(kind.page_ids)
