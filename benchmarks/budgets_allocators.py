@@ -34,6 +34,7 @@ def measurements() -> Iterator[Measure]:
     yield from (partial(alloc_lines, method, n) for method in METHODS for n in SIZES)
     yield from (partial(free_lines, n) for n in SIZES)
     yield from (partial(pages_lines, n) for n in SIZES)
+    yield from (partial(take_lines, n) for n in SIZES)
     yield from (partial(isolated_head_lines, n) for n in SIZES[1:])
     yield from (partial(growth_lines, n, isolated_head=False) for n in SIZES)
     yield from (partial(growth_lines, n, isolated_head=True) for n in SIZES[1:])
@@ -224,6 +225,15 @@ def pages_lines(n: int) -> list[Line]:
     pages, ids = alternate(CALLS, partial(in_a_row, pool.alloc_pages), partial(in_a_row, np.arange), give_back)
     measured = float(np.median(pages) / np.median(ids))
     return [Line(f"alloc_pages, {n} pages", measured, budget("alloc_pages", n), "x arange")]
+
+
+def take_lines(n: int) -> list[Line]:
+    """Compare taking pages by their ids with giving the same ones back."""
+    pool = aged(Churn, POOL).pool
+    page_ids = pool.free_page_ids()[POOL // 20 :][:n]
+    take, give_back = partial(pool.take_pages, page_ids), partial(pool.return_pages, page_ids)
+    taken, returned = alternate(CALLS, take, give_back, lambda *_: None)
+    return [Line(f"take_pages, {n} pages", float(np.median(taken) / np.median(returned)), 2, "x return_pages")]
 
 
 def isolated_head_lines(n: int) -> list[Line]:

@@ -20,6 +20,11 @@ try:
 except ImportError:
     OwnerLaneAllocator = None
 
+try:
+    from kvpool import PageCounts
+except ImportError:
+    PageCounts = None
+
 HOST_METHODS = {"fifo": "alloc", "contiguous": "alloc_contiguous_preferred", "fewest_runs": "alloc_fewest_runs"}
 SELECTIONS = ("contiguous", "fifo")
 
@@ -44,6 +49,13 @@ def lane_pool(physical_pages: int, page_size: int, cp_size: int, selection: str,
     if OwnerLaneAllocator is None:
         raise NotImplementedError("this kvpool has no OwnerLaneAllocator")
     return OwnerLaneAllocator(physical_pages, page_size, cp_size, device=device, selection=selection)
+
+
+def page_counts(num_pages: int) -> Any:
+    """Build reference counts, all 0."""
+    if PageCounts is None:
+        raise NotImplementedError("this kvpool has no PageCounts")
+    return PageCounts(num_pages)
 
 
 def arrange_host(pool: Any, free_order: np.ndarray) -> None:

@@ -21,6 +21,8 @@ BENCHMARKS = {benchmark.name: benchmark for benchmark in disc_benchmarks("benchm
 # What the allocators' modules measure on a machine without a CUDA device.
 ALLOCATOR_MODULES = ("bench_host", "bench_lanes", "bench_memory", "bench_import", "bench_canary")
 ALLOCATOR_COMBINATIONS = 165
+PAGE_MODULES = ("bench_pages",)
+PAGE_COMBINATIONS = 44
 TOKEN_MODULES = ("bench_tokens", "bench_token_memory")
 TOKEN_COMBINATIONS = 125
 
@@ -36,6 +38,8 @@ def not_applicable(name, params):
             return order != "contiguous_fifo" and (pages == 1 or method == "floor")
         case "Growth", num_pages, _, method:
             return method == "floor" and num_pages != 8_192
+        case "PageCalls", pages, call:
+            return call == "one_run" and pages >= 64
         case (("LaneSelect" | "LaneAlloc"), owners, pages, selection):
             as_round_robin = (owners == "one_rank" and pages == 1) or (owners == "zigzag" and pages in (1, 8))
             return owners != "round_robin" and (as_round_robin or selection == "floor")
@@ -56,7 +60,9 @@ def test_benchmark_says_what_it_is(name):
         assert benchmark.unit != "unit"
 
 
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES + TOKEN_MODULES)])
+@pytest.mark.parametrize(
+    "name", [name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES + PAGE_MODULES + TOKEN_MODULES)]
+)
 def test_every_combination_runs(name):
     once = {"repeat": 1, "number": 1, "warmup_time": 0, "min_run_count": 1, "rounds": 1}
     for index in range(combinations(BENCHMARKS[name])):
@@ -73,7 +79,12 @@ def test_every_combination_runs(name):
 
 
 @pytest.mark.parametrize(
-    ("modules", "limit"), [(ALLOCATOR_MODULES, ALLOCATOR_COMBINATIONS), (TOKEN_MODULES, TOKEN_COMBINATIONS)]
+    ("modules", "limit"),
+    [
+        (ALLOCATOR_MODULES, ALLOCATOR_COMBINATIONS),
+        (PAGE_MODULES, PAGE_COMBINATIONS),
+        (TOKEN_MODULES, TOKEN_COMBINATIONS),
+    ],
 )
 def test_each_family_stays_within_its_number_of_combinations(modules, limit):
     measured = 0
@@ -90,7 +101,7 @@ import sys, types
 sys.modules["kvpool"] = types.ModuleType("kvpool")
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 for benchmark in disc_benchmarks("benchmarks"):
-    if benchmark.name.startswith(("bench_host", "bench_lanes", "bench_memory")):
+    if benchmark.name.startswith(("bench_host", "bench_lanes", "bench_memory", "bench_pages")):
         benchmark = get_benchmark_from_name("benchmarks", benchmark.name + "-0")
         print(benchmark.name, benchmark.do_setup())
 """
