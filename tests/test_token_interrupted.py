@@ -89,6 +89,7 @@ BUFFER_CALLS: dict[str, Call] = {
     "extend, list": lambda tokens: tokens.extend(SOME),
     "extend, tuple of numpy ints": lambda tokens: tokens.extend(tuple(np.array(SOME))),
     "extend, long": lambda tokens: tokens.extend(range(5000)),
+    "extend, generator": lambda tokens: tokens.extend(token for token in SOME),
     "extend, ndarray": lambda tokens: tokens.extend(np.array(SOME)),
     "extend, int32 tensor": lambda tokens: tokens.extend(torch.tensor(SOME, dtype=torch.int32)),
     "extend, too large": lambda tokens: tokens.extend([1, 2**64]),
@@ -260,7 +261,11 @@ def test_an_element_that_cannot_be_converted_changes_nothing(name: str, place: i
         assert state_of(tokens) == before
 
 
-@pytest.mark.parametrize("change", [list.clear, lambda values: values.extend([9] * 10_000)], ids=["less", "more"])
+@pytest.mark.parametrize(
+    "change",
+    [list.clear, lambda values: values.extend([9] * 10_000), list.reverse],
+    ids=["less", "more", "another order"],
+)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
 def test_a_list_that_its_elements_change_is_read_as_it_was(change: Any, dtype: Any) -> None:
     def changing() -> list[Any]:
@@ -276,6 +281,7 @@ def test_a_list_that_its_elements_change_is_read_as_it_was(change: Any, dtype: A
     rows.append([0, 1], changing()[1:3])
     assert buffer.tolist() == [5, 6, 7, 8] * 2
     assert (buffer + changing()).tolist() == [5, 6, 7, 8] * 3
+    assert RequestTokens(changing()).origin.tolist() == [5, 6, 7, 8]
     assert match_prefix(changing(), [5, 6, 7, 8, 9]) == 4
     assert (rows.row(0).tolist(), rows.row(1).tolist()) == ([5, 6, 7, 8, 6], [7])
 
@@ -286,6 +292,12 @@ def test_elements_that_append_to_the_buffer_they_extend() -> None:
     assert buffer.tolist() == [1, 8, *range(600), 2, 3]
     buffer.append(Calls(4, lambda: buffer.extend(range(600))))
     assert buffer.tolist() == [1, 8, *range(600), 2, 3, *range(600), 4]
+    buffer.check()
+
+
+def test_an_element_that_appends_to_the_buffer_it_is_compared_with() -> None:
+    buffer = TokenBuffer([1])
+    assert match_prefix(buffer, [1, Calls(5, lambda: buffer.extend(range(5, 5_000)))]) == 2
     buffer.check()
 
 
