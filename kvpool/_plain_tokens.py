@@ -60,6 +60,18 @@ def read_only(array: Any, start: int, stop: int) -> Any:
     return view
 
 
+def listed(array: Any, start: int, stop: int) -> list[int]:
+    return array[start:stop].tolist()
+
+
+def place_of(bound: Any, otherwise: int, length: int) -> int:
+    return otherwise if bound is None else slice(bound, None).indices(length)[0]
+
+
+def may_be_seen(array: Any) -> bool:
+    return True
+
+
 def behind(cells: Any, kind: int, count: int) -> Any:
     return cells[count:]
 

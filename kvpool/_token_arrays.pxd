@@ -1,6 +1,7 @@
 # Token ids in memory: cells of one of eight kinds of integer, which belong to an ndarray.
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_CheckExact
+from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
@@ -15,6 +16,7 @@ cdef extern from *:
     #define kvpool_short(token) (Py_SIZE(token) * (Py_ssize_t)((PyLongObject *)(token))->ob_digit[0])
     #endif
     """
+    Py_ssize_t Py_REFCNT(PyObject* held) noexcept
     bint kvpool_is_short(object token) noexcept
     Py_ssize_t kvpool_short(object token) noexcept
 
@@ -42,6 +44,8 @@ cdef object new_tokens(int kind, int64_t size)
 cdef object packed(object values, int kind)
 cdef object read_only(object array, int64_t start, int64_t stop)
 cdef object writable(object array, int64_t start, int64_t stop)
+cdef object listed(object array, int64_t start, int64_t stop)
+cdef bint owns_its_cells(object array) noexcept
 cdef void* cells_of(object array) noexcept
 
 cdef bint widen(TokenView view, int64_t* target) noexcept
@@ -65,6 +69,26 @@ cdef inline void* behind(void* cells, int kind, int64_t count) noexcept:
 cdef inline bint within(int64_t number, int64_t limit) noexcept:
     """Tell whether a number is one from 0 up to a limit, which is not below 0."""
     return <uint64_t> number < <uint64_t> limit
+
+
+cdef inline int64_t place_of(object bound, int64_t otherwise, int64_t length) noexcept:
+    """Return the place of `length` that a slice's bound names, which is an int, or None for `otherwise`."""
+    cdef int overflow = 0
+    cdef int64_t place
+    if bound is None:
+        return otherwise
+    place = PyLong_AsLongLongAndOverflow(bound, &overflow)
+    if overflow:
+        return length if overflow > 0 else 0
+    if place < 0:
+        place += length
+        return place if place > 0 else 0
+    return place if place < length else length
+
+
+cdef inline bint may_be_seen(object array) noexcept:
+    """Tell whether an array that a field and one variable refer to may have views, or memory that is another's."""
+    return Py_REFCNT(<PyObject*> array) > 2 or not owns_its_cells(array)
 
 
 cdef inline bint put_number(void* cells, int kind, int64_t place, int64_t number) noexcept:

@@ -1,8 +1,9 @@
 """Token ids in memory: how ndarrays, tensors and lists are read and views are made, through C's interfaces."""
 
 cimport numpy as cnp
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 from kvpool._crossings cimport tensor_in
@@ -86,6 +87,24 @@ cdef object read_only(object array, int64_t start, int64_t stop):
     view = writable(array, start, stop)
     cnp.PyArray_CLEARFLAGS(<cnp.ndarray> view, cnp.NPY_ARRAY_WRITEABLE)
     return view
+
+
+cdef bint owns_its_cells(object array) noexcept:
+    return cnp.PyArray_CHKFLAGS(<cnp.ndarray> array, cnp.NPY_ARRAY_OWNDATA)
+
+
+cdef object listed(object array, int64_t start, int64_t stop):
+    """Return an array's tokens from `start` to `stop` as a list of Python ints."""
+    cdef int64_t i
+    cdef void* cells = cells_of(array)
+    cdef int kind = _kind(cnp.PyArray_ISSIGNED(<cnp.ndarray> array), cnp.PyArray_ITEMSIZE(<cnp.ndarray> array))
+    # Whatever making it runs, the array is the caller's, and so stays.
+    tokens = PyList_New(stop - start)
+    for i in range(stop - start):
+        token = token_at(cells, kind, start + i)
+        Py_INCREF(token)
+        PyList_SET_ITEM(tokens, i, token)
+    return tokens
 
 
 cdef object packed(object values, int kind):

@@ -19,9 +19,13 @@ from kvpool.token_buffer import TokenBuffer
 class RequestTokens:
     """A request's token ids: the prompt (origin) followed by what was generated (output), in one TokenBuffer.
 
-    The origin is copied; it gives the dtype where it is a TokenBuffer, otherwise tokens are int64. `append` and
-    `extend` add to the output, with TokenBuffer's rules for what a token is. What is read are read-only views, never
-    copies; they stay valid and unchanged when the request goes on. Every method is atomic, as a TokenBuffer's are.
+    Output:     `append`, `extend`, `truncate`
+    No copies:  `origin`, `output`, `fill_ids`, `committed`
+    Copies:     `tolist`
+
+    The origin is copied; it gives the dtype where it is a TokenBuffer, otherwise tokens are int64. TokenBuffer's rules
+    for what a token is hold here too. Views cannot be written to, and stay valid and unchanged whatever becomes of the
+    request. Every method is atomic, as a TokenBuffer's are.
 
     >>> request = RequestTokens([11, 12, 13])
     >>> request.append(21)
@@ -48,6 +52,22 @@ class RequestTokens:
     def extend(self, tokens):
         """Append generated tokens, all of them or, where one is refused, none. O(k) amortised."""
         self.tokens.extend(tokens)
+
+    def truncate(self, n):
+        """Keep the first n tokens of origin and output. O(1); where there are views, the next token takes O(n).
+
+        An n below the origin's length or above the number of tokens is a ValueError. Views stay as they are.
+        """
+        length: cython.longlong = small_int(n)
+        if not self.origin_length <= length <= self.tokens.length:
+            number = as_int(n, "n")
+            if not self.origin_length <= number <= self.tokens.length:
+                raise ValueError(
+                    f"n must be between {self.origin_length}, which the origin has, and {self.tokens.length}, "
+                    f"not {number}"
+                )
+            length = number
+        self.tokens.shorten(length)
 
     @property
     def origin(self):
@@ -76,6 +96,13 @@ class RequestTokens:
                 raise ValueError(f"length must be between 0 and {self.tokens.length}, not {number}")
             stop = number
         return self.tokens.view(0, stop)
+
+    def tolist(self, start=0, stop=None):
+        """Return origin and output from `start` to `stop` as a new list of Python ints. O(k) for k of them.
+
+        Bounds are those of a slice, as in `TokenBuffer.tolist`.
+        """
+        return self.tokens.ints(start, stop)
 
     def __len__(self):
         return self.tokens.length

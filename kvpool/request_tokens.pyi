@@ -16,6 +16,9 @@ class RequestTokens:
     def extend(self, tokens: Tokens) -> None:
         """Append generated tokens, all of them or, where one is refused, none. O(k) amortised."""
 
+    def truncate(self, n: int) -> None:
+        """Keep the first n tokens of origin and output. O(1); where there are views, the next token takes O(n)."""
+
     @property
     def origin(self) -> TokenArray:
         """The prompt, a read-only view. O(1)."""
@@ -30,6 +33,9 @@ class RequestTokens:
 
     def committed(self, length: int) -> TokenArray:
         """Return the first `length` of origin and output, a read-only view. O(1)."""
+
+    def tolist(self, start: int | None = 0, stop: int | None = None) -> list[int]:
+        """Return origin and output from `start` to `stop` as a new list of Python ints. O(k) for k of them."""
 
     def __len__(self) -> int: ...
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]: ...

@@ -5,8 +5,11 @@ from kvpool._token_arrays cimport (
     TokenView,
     copy_tokens,
     kind_of,
+    listed,
+    may_be_seen,
     new_tokens,
     packed,
+    place_of,
     put,
     read_only,
     token_at,
@@ -16,7 +19,8 @@ from kvpool._token_arrays cimport (
 
 
 cdef class TokenBuffer:
-    # Where the buffer is in memory, how many tokens there are, how many fit, and their kind: one cache line for `append`.
+    # Where the buffer is in memory, how many tokens there are, how many may be before a new one is needed, and their
+    # kind: one cache line for `append`.
     cdef void* cells
     cdef int64_t length
     cdef int64_t capacity
@@ -27,6 +31,8 @@ cdef class TokenBuffer:
 
     cdef TokenView tokens(self) noexcept
     cdef object view(self, int64_t start, int64_t stop)
+    cdef object ints(self, object start, object stop)
+    cdef void shorten(self, int64_t length) noexcept
     cdef int _hold(self, object array, int64_t length) except -1
     cdef int _append_any(self, object token) except -1
     cdef int _reserve(self, int64_t count) except -1

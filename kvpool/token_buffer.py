@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from kvpool import _signatures
+from kvpool._arguments import as_int
 from kvpool._signatures import ClassSignature
 from kvpool._token_books import check_token_buffer
 from kvpool._tokens_input import (
@@ -25,8 +26,11 @@ if not cython.compiled:
     from kvpool._plain_tokens import (
         copy_tokens,
         kind_of,
+        listed,
+        may_be_seen,
         new_tokens,
         packed,
+        place_of,
         put,
         read_only,
         token_at,
@@ -44,9 +48,10 @@ _NOTHING = np.empty(0, np.int64)
 @cython.no_gc
 @cython.cclass
 class TokenBuffer:
-    """An append-only growable sequence of token ids over one numpy buffer of an integer dtype.
+    """A sequence of token ids over one numpy buffer of an integer dtype, which changes at its end alone.
 
     Growing:    `append`, `extend`, `+`
+    Shortening: `truncate`
     Reading:    `len`, indexing, iteration, `tolist`
     No copies:  slicing, `numpy`, `torch`
     Comparing:  `==` (one bool), `kvpool.match_prefix`
@@ -59,7 +64,11 @@ class TokenBuffer:
     Every method is atomic, whatever interrupts it, and safe from several threads: no token that was appended is lost.
 
     Views are ndarrays that cannot be written to. They stay valid and unchanged however the buffer grows, because it
-    grows by an eighth into a new buffer. Costs are given for n tokens held and k given.
+    grows by an eighth into a new buffer, and into a new one as well where it is shortened while there are views. Costs
+    are given for n tokens held and k given.
+
+    Where an engine expects a list, `tolist` makes it one: a view has no one truth value, and its elements are numpy
+    integers, which serialise in another way than ints, so that what engines hash of them is another hash.
 
     >>> tokens = TokenBuffer([11, 12, 13])
     >>> tokens.append(14)
@@ -108,9 +117,27 @@ class TokenBuffer:
         copy_tokens(self.cells, self.kind, self.length, view.cells, view.size)
         self.length += view.size
 
-    def tolist(self):
-        """Return the tokens as a new list of Python ints. O(n)."""
-        return self.view(0, self.length).tolist()
+    def truncate(self, n):
+        """Keep the first n tokens. O(1); where there are views of the buffer, the next token takes O(n).
+
+        An n below 0 or above the number of tokens is a ValueError. Views stay as they are: what is appended next goes
+        into a new buffer then. Where there are none, the room of the tokens that go is used again.
+        """
+        length: cython.longlong = small_int(n)
+        if not 0 <= length <= self.length:
+            number = as_int(n, "n")
+            if not 0 <= number <= self.length:
+                raise ValueError(f"n must be between 0 and {self.length}, not {number}")
+            length = number
+        self.shorten(length)
+
+    def tolist(self, start=0, stop=None):
+        """Return the tokens from `start` to `stop` as a new list of Python ints. O(k) for k of them.
+
+        Bounds are those of a slice: a negative one counts from the end, None is the end itself, and one beyond it is
+        cut back to it. One that is no integer is a TypeError.
+        """
+        return self.ints(start, stop)
 
     def numpy(self):
         """Return the tokens as a read-only view of the buffer. O(1)."""
@@ -131,7 +158,7 @@ class TokenBuffer:
         return self.length
 
     def __iter__(self):
-        return iter(self.tolist())
+        return iter(self.ints(None, None))
 
     def __getitem__(self, index):
         """Return one token as a Python int, or a slice as a read-only view of the buffer. O(1)."""
@@ -217,6 +244,23 @@ class TokenBuffer:
     def view(self, start, stop):
         """Return a read-only view of the tokens from `start` to `stop`, which are there."""
         return read_only(self.array, start, stop)
+
+    def ints(self, start, stop):
+        """Return the tokens between a slice's bounds, which are yet to be checked, as a list."""
+        if start is not None and type(start) is not int:
+            start = as_int(start, "start")
+        if stop is not None and type(stop) is not int:
+            stop = as_int(stop, "stop")
+        last: cython.longlong = place_of(stop, self.length, self.length)
+        return listed(self.array, min(place_of(start, 0, self.length), last), last)
+
+    def shorten(self, length):
+        """Keep the first `length` tokens, which are there."""
+        if length < self.length:
+            array: object = self.array
+            # Without room nothing is written over what views show.
+            self.capacity = length if may_be_seen(array) else view_of(array).size
+            self.length = length
 
     def _hold(self, array, length):
         """Take an array for the buffer, its first `length` elements being the tokens."""

@@ -10,7 +10,7 @@ import torch
 from kvpool._types import TokenArray, Tokens
 
 class TokenBuffer:
-    """An append-only growable sequence of token ids over one numpy buffer of an integer dtype."""
+    """A sequence of token ids over one numpy buffer of an integer dtype, which changes at its end alone."""
 
     __array_ufunc__: ClassVar[None]
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -25,8 +25,11 @@ class TokenBuffer:
     def extend(self, tokens: Tokens) -> None:
         """Append tokens of any accepted kind, all of them or, where one is refused, none. O(k) amortised."""
 
-    def tolist(self) -> list[int]:
-        """Return the tokens as a new list of Python ints. O(n)."""
+    def truncate(self, n: int) -> None:
+        """Keep the first n tokens. O(1); where there are views of the buffer, the next token takes O(n)."""
+
+    def tolist(self, start: int | None = 0, stop: int | None = None) -> list[int]:
+        """Return the tokens from `start` to `stop` as a new list of Python ints. O(k) for k of them."""
 
     def numpy(self) -> TokenArray:
         """Return the tokens as a read-only view of the buffer. O(1)."""

@@ -138,6 +138,12 @@ BUFFER: list[Call] = [
     lambda buffer: buffer.append("1"),
     lambda buffer: buffer.extend([1, None]),
     lambda buffer: (buffer[0], buffer[1:], buffer[::-1], buffer.numpy(), buffer.torch(), buffer.tolist(), repr(buffer)),
+    lambda buffer: (buffer.tolist(1, -1), buffer.tolist(None, np.int64(3)), TokenBuffer([2**62] * 5).tolist(1)),
+    lambda buffer: buffer.tolist(1.5),
+    lambda buffer: (buffer.append(1), buffer.truncate(10)),
+    lambda buffer: (buffer.numpy(), buffer.append(1), buffer[:3], buffer.truncate(10), buffer.extend([])),
+    lambda buffer: buffer.truncate(11),
+    lambda buffer: buffer.truncate(True),
     lambda buffer: buffer[99],
     lambda buffer: (buffer == [1, 2], buffer == [1], buffer + [1], (1, 2) + buffer, buffer == [None]),  # noqa: RUF005
     lambda buffer: buffer + [None],  # noqa: RUF005
@@ -150,6 +156,8 @@ REQUEST: list[Call] = [
     lambda request: RequestTokens([1, 2]).append(3),
     lambda request: (request.origin, request.output, request.fill_ids, request.committed(2), repr(request)),
     lambda request: request.committed(99),
+    lambda request: (request.append(1), request.tolist(-3), request.truncate(10)),
+    lambda request: request.truncate(3),
     lambda request: request.extend([None]),
     lambda request: pickle.loads(pickle.dumps(request)),
 ]

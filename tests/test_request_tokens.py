@@ -65,6 +65,46 @@ def test_reads_are_views_that_cannot_be_written_to_and_outlive_growth() -> None:
     assert [view.tolist() for view in views] == [[0, 1, 2], [3], [0, 1, 2, 3], [0, 1]]
 
 
+@pytest.mark.parametrize("n", [3, 4, np.int64(5), 6])
+def test_keeps_the_origin_and_the_first_of_the_output(n: Any) -> None:
+    request = RequestTokens([0, 1, 2])
+    request.extend([3, 4, 5])
+    views = [request.fill_ids, request.output, request.origin]
+    request.truncate(n)
+    assert request.fill_ids.tolist() == request.tolist() == [*range(n)]
+    assert request.origin.tolist() == [0, 1, 2]
+    assert request.output.tolist() == [*range(3, n)]
+    request.append(9)
+    request.extend([8, 7])
+    assert request.tolist() == [*range(n), 9, 8, 7]
+    assert [view.tolist() for view in views] == [[0, 1, 2, 3, 4, 5], [3, 4, 5], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("n", "error"),
+    [(2, ValueError), (0, ValueError), (-1, ValueError), (5, ValueError), (2**70, ValueError),
+     (np.int64(2), ValueError), (True, TypeError), (3.0, TypeError), (None, TypeError)],
+    ids=repr,
+)  # fmt: skip
+def test_keeps_no_less_than_the_origin_and_no_more_than_there_is(n: Any, error: type[Exception]) -> None:
+    request = RequestTokens([0, 1, 2])
+    request.append(3)
+    with pytest.raises(error, match="n must be"):
+        request.truncate(n)
+    assert (request.origin.tolist(), request.output.tolist()) == ([0, 1, 2], [3])
+
+
+def test_lists_any_part_of_origin_and_output() -> None:
+    request = RequestTokens([0, 1, 2])
+    request.extend([3, 4, 5])
+    for start in (None, -9, -4, 0, 2, 4, 9):
+        for stop in (None, -9, -1, 0, 3, 5, 9):
+            assert request.tolist(start, stop) == [0, 1, 2, 3, 4, 5][start:stop]
+    assert {type(token) for token in request.tolist(2, 4)} == {int}
+    with pytest.raises(TypeError, match="stop must be an integer"):
+        request.tolist(0, True)
+
+
 @pytest.mark.parametrize(("name", "tokens", "error"), REFUSED, ids=REFUSED_IDS)
 def test_refuses_and_stays_as_it_was(name: str, tokens: Any, error: type[Exception]) -> None:
     with pytest.raises(error):

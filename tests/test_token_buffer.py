@@ -348,6 +348,130 @@ def test_iterates_over_ints() -> None:
     assert 7 not in buffer
 
 
+@every_dtype
+def test_lists_a_part_as_a_slice_of_a_list_does(dtype: Any) -> None:
+    limits = np.iinfo(dtype)
+    expected = [int(limits.min), 0, 7, 100, int(limits.max)]
+    buffer = TokenBuffer(expected, dtype)
+    bounds = (None, *range(-7, 8), 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**70, -(2**70))
+    for start in bounds:
+        for stop in bounds:
+            assert buffer.tolist(start, stop) == expected[start:stop]
+        assert buffer.tolist(start) == expected[start:]
+        assert buffer.tolist(stop=start) == expected[:start]
+    listed = buffer.tolist(np.int8(1), np.uint64(4))
+    assert listed == [0, 7, 100]
+    assert {type(token) for token in listed} == {int}
+    assert TokenBuffer((), dtype).tolist(-1, 5) == []
+
+
+@pytest.mark.parametrize("bound", [True, np.False_, 1.0, "1", [1], torch.tensor(1)], ids=repr)
+def test_a_list_has_bounds_that_are_integers(bound: Any) -> None:
+    buffer = TokenBuffer([5, 6])
+    with pytest.raises(TypeError, match="start must be an integer"):
+        buffer.tolist(bound)
+    with pytest.raises(TypeError, match="stop must be an integer"):
+        buffer.tolist(0, bound)
+
+
+@every_dtype
+def test_keeps_the_first_tokens(dtype: Any) -> None:
+    buffer = TokenBuffer(range(20), dtype)
+    for length in (20, 19, np.int64(5), 0):
+        assert buffer.truncate(length) is None
+        assert buffer.tolist() == [*range(length)]
+        assert len(buffer) == len(buffer.numpy()) == length
+        buffer.check()
+    for length in (0, 1, 2):
+        buffer.extend([8, 9])
+        buffer.truncate(length)
+    buffer.append(7)
+    assert buffer.tolist() == [8, 8, 7]
+    with pytest.raises(IndexError):
+        buffer[3]
+
+
+@pytest.mark.parametrize(
+    ("n", "error"),
+    [(-1, ValueError), (4, ValueError), (2**63, ValueError), (2**70, ValueError), (-(2**70), ValueError),
+     (np.int64(4), ValueError), (True, TypeError), (np.True_, TypeError), (1.0, TypeError), (None, TypeError),
+     ("1", TypeError), (torch.tensor(1), TypeError)],
+    ids=repr,
+)  # fmt: skip
+def test_keeps_no_number_of_tokens_that_it_has_not(n: Any, error: type[Exception]) -> None:
+    buffer = TokenBuffer([5, 6, 7])
+    with pytest.raises(error, match="n must be"):
+        buffer.truncate(n)
+    assert buffer.tolist() == [5, 6, 7]
+    buffer.check()
+
+
+VIEWS: dict[str, Any] = {
+    "numpy": lambda buffer: buffer.numpy(),
+    "slice": lambda buffer: buffer[:],
+    "strided slice": lambda buffer: buffer[::2],
+    "view of a view": lambda buffer: buffer[:][:].reshape(1, -1).T.view(),
+    "memoryview": lambda buffer: memoryview(buffer.numpy()),
+    "tensor": lambda buffer: buffer.torch(),
+    "tensor of a view": lambda buffer: buffer.torch()[1:].numpy()[:],
+    "DLPack": lambda buffer: np.from_dlpack(buffer.torch()[:].view(-1)),
+    "__array__": lambda buffer: np.asarray(buffer),
+    "pickle": lambda buffer: buffer.numpy().__reduce_ex__(5)[1],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("spare", [False, True])
+@pytest.mark.parametrize("grow", [lambda held, token: held.append(token), lambda held, token: held.extend([token])])
+def test_a_view_shows_what_it_did_when_other_tokens_follow(view: Any, spare: bool, grow: Any) -> None:
+    def shown(held: Any) -> Any:
+        return [shown(each) for each in held] if isinstance(held, tuple) else np.asarray(held).tolist()
+
+    buffer, twin = TokenBuffer([1, 2, 3]), TokenBuffer([1, 2, 3])
+    for each in (buffer, twin) if spare else ():
+        each.append(4)
+    held, expected = view(buffer), shown(view(twin))
+    length = len(buffer)
+    for _ in range(3):
+        buffer.truncate(1)
+        buffer.check()
+        for token in range(10, 9 + length):
+            grow(buffer, token)
+        assert buffer.tolist() == [1, *range(10, 9 + length)]
+        assert shown(held) == expected
+    buffer.check()
+
+
+def test_an_array_that_a_buffer_was_put_over_is_not_written_to() -> None:
+    frame = pickle.dumps(TokenBuffer([1, 2, 3]), 5, buffer_callback=(sent := []).append)
+    memory = bytearray(sent[0].raw())
+    buffer = pickle.loads(frame, buffers=[memory])
+    buffer.truncate(1)
+    buffer.append(9)
+    assert buffer.tolist() == [1, 9]
+    assert np.frombuffer(memory, np.int64).tolist() == [1, 2, 3]
+
+
+@pytest.mark.compiled  # As plain Python every buffer may have views.
+def test_a_buffer_without_views_is_not_copied() -> None:
+    buffer = TokenBuffer(range(1000))
+    buffer.append(1)
+    address = buffer.numpy().ctypes.data
+    for length in (1001, 1000, 400, 0):
+        buffer.truncate(length)
+        buffer.extend([5] * (1001 - length))
+        assert buffer.numpy().ctypes.data == address
+    view = buffer.numpy()
+    buffer.truncate(1001)
+    assert buffer.numpy().ctypes.data == address
+    buffer.truncate(500)
+    del view
+    buffer.truncate(400)
+    buffer.append(6)
+    assert buffer.numpy().ctypes.data == address
+    assert buffer.tolist(399) == [5, 6]
+
+
 def test_cannot_be_changed_but_at_its_end() -> None:
     buffer: Any = TokenBuffer([5, 6])
     with pytest.raises(TypeError):
@@ -421,8 +545,9 @@ def test_says_what_it_holds() -> None:
 @pytest.mark.parametrize(
     ("part", "damaged", "message"),
     [
-        ("length", 3, "3 tokens in a buffer of 2"),
-        ("length", -1, "-1 tokens in a buffer of 2"),
+        ("length", 3, "3 tokens in room for 2"),
+        ("length", -1, "-1 tokens in room for 2"),
+        ("capacity", 1, "2 tokens in room for 1"),
         ("length", 1, "a view of 2 tokens where there are 1"),
         ("capacity", 3, "a buffer of 2 has room for 3"),
         ("array", np.arange(4).reshape(2, 2), "the buffer has shape"),

@@ -38,6 +38,15 @@ def roomy_buffer() -> TokenBuffer:
     return buffer
 
 
+def shortened_buffer() -> TokenBuffer:
+    """What is appended next goes into a new buffer, as there was a view."""
+    tokens = roomy_buffer()
+    view = tokens.numpy()
+    tokens.truncate(400)
+    assert len(view) == 601
+    return tokens
+
+
 def request() -> RequestTokens:
     tokens = RequestTokens(range(1000, 1600))
     tokens.extend([5, 6])
@@ -54,30 +63,13 @@ def table() -> TokenTable:
 
 def state_of(tokens: Any) -> Any:
     """All that a caller can see."""
+    if isinstance(tokens, RequestTokens):
+        assert len(tokens) == len(tokens.fill_ids)
+        return tokens.fill_ids.dtype, tokens.origin.tolist(), tokens.output.tolist()
     tokens.check()
     if isinstance(tokens, TokenTable):
         return tokens.lengths.tolist(), [tokens.row(row).tolist() for row in (0, 2, 3)]
     return tokens.dtype, tokens.tolist()
-
-
-class Checked(RequestTokens):
-    """A request that is looked at as a buffer is."""
-
-    def check(self) -> None:
-        assert len(self) == len(self.fill_ids)
-
-    @property
-    def dtype(self) -> Any:
-        return self.fill_ids.dtype
-
-    def tolist(self) -> Any:
-        return self.origin.tolist(), self.output.tolist()
-
-
-def checked_request() -> Checked:
-    tokens = Checked(range(1000, 1600))
-    tokens.extend([5, 6])
-    return tokens
 
 
 BUFFER_CALLS: dict[str, Call] = {
@@ -93,6 +85,10 @@ BUFFER_CALLS: dict[str, Call] = {
     "extend, ndarray": lambda tokens: tokens.extend(np.array(SOME)),
     "extend, int32 tensor": lambda tokens: tokens.extend(torch.tensor(SOME, dtype=torch.int32)),
     "extend, too large": lambda tokens: tokens.extend([1, 2**64]),
+    "truncate": lambda tokens: tokens.truncate(600 if len(tokens) > 600 else 300),
+    "truncate, numpy int": lambda tokens: tokens.truncate(np.int64(600 if len(tokens) > 600 else 300)),
+    "truncate, not": lambda tokens: tokens.truncate(-1),
+    "tolist": lambda tokens: (tokens.tolist(5, -5), tokens.tolist(None, np.int64(9))),
     "construct": lambda tokens: TokenBuffer(SOME),
     "construct, int32 of int64": lambda tokens: TokenBuffer(np.array(SOME), np.int32),
     "construct, TokenBuffer": lambda tokens: TokenBuffer(TokenBuffer(SOME)),
@@ -133,7 +129,8 @@ TABLE_CALLS: dict[str, Call] = {
 HELD: dict[str, tuple[Callable[[], Any], dict[str, Call]]] = {
     "full buffer": (full_buffer, BUFFER_CALLS | ONLY_BUFFER),
     "roomy buffer": (roomy_buffer, BUFFER_CALLS | ONLY_BUFFER),
-    "request": (checked_request, BUFFER_CALLS),
+    "shortened buffer": (shortened_buffer, BUFFER_CALLS | ONLY_BUFFER),
+    "request": (request, BUFFER_CALLS),
     "table": (table, {name: call for name, call in TABLE_CALLS.items() if name != "remove"}),
 }
 
@@ -229,6 +226,22 @@ class Calls:
         return self.value
 
 
+class CallsAsInt(int):
+    """An integer by its type, whose conversion calls back."""
+
+    back: Callable[[], Any]
+
+    def __int__(self) -> int:
+        self.back()
+        return super().__int__()
+
+
+def calls_as_int(value: int, back: Callable[[], Any]) -> CallsAsInt:
+    number = CallsAsInt(value)
+    number.back = back
+    return number
+
+
 class Refuses:
     """An integer whose conversion fails."""
 
@@ -298,6 +311,30 @@ def test_elements_that_append_to_the_buffer_they_extend() -> None:
 def test_an_element_that_appends_to_the_buffer_it_is_compared_with() -> None:
     buffer = TokenBuffer([1])
     assert match_prefix(buffer, [1, Calls(5, lambda: buffer.extend(range(5, 5_000)))]) == 2
+    buffer.check()
+
+
+def test_elements_that_shorten_the_buffer_they_extend() -> None:
+    buffer = TokenBuffer(range(1000))
+    view = buffer.numpy()
+    buffer.extend([Calls(2, lambda: buffer.truncate(1)), 3])
+    buffer.append(Calls(4, lambda: buffer.truncate(2)))
+    assert buffer.tolist() == [0, 2, 4]
+    assert view.tolist() == [*range(1000)]
+    buffer.check()
+
+
+def test_numbers_that_change_what_they_are_used_on() -> None:
+    buffer, request = TokenBuffer(range(9)), RequestTokens(range(4))
+    request.extend(range(4, 9))
+    for held in (buffer, request):
+        with pytest.raises(ValueError, match=r"n must be between (0|4, which the origin has,) and 5, not 8"):
+            held.truncate(calls_as_int(8, lambda held=held: held.truncate(5)))
+        assert held.tolist(calls_as_int(-3, lambda held=held: held.append(7)), -1) == [3, 4]
+        assert held.tolist(0, calls_as_int(5, lambda held=held: held.truncate(4))) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="n must be between 9, which the origin has, and 9, not 5"):
+        request.truncate(calls_as_int(5, lambda: request.__init__(range(9))))  # type: ignore[misc]
+    assert request.tolist() == [*range(9)]
     buffer.check()
 
 
@@ -426,6 +463,25 @@ def test_finalisers_that_append_run_between_steps() -> None:
     assert np.bincount(request.fill_ids).tolist() == [0, called, 600 * 2]
     assert np.bincount(rows.row(0)).tolist() == [0, called, 600 * 2]
     assert rows.lengths.tolist() == [called + 1200, 1200]
+
+
+@pytest.mark.compiled  # Plain Python runs finalisers anywhere.
+@pytest.mark.parametrize(
+    "change",
+    [lambda buffer: buffer.__init__([7] * 10, np.int8), lambda buffer: (buffer.truncate(0), buffer.extend([7] * 10))],
+)
+def test_a_finaliser_that_changes_a_buffer_while_it_is_listed(change: Any) -> None:
+    buffer = TokenBuffer(range(1000))
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(100):
+            buffer.__init__(range(1000))  # type: ignore[misc]
+            CallsBack(lambda: change(buffer))
+            assert buffer.tolist() in ([*range(1000)], [7] * 10)
+    finally:
+        gc.set_threshold(*thresholds)
+    buffer.check()
 
 
 # In a process of its own, as what else runs out of memory there is not ours to say.

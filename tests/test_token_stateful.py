@@ -72,6 +72,27 @@ class BufferMachine(RuleBasedStateMachine):
             with pytest.raises(OverflowError):
                 other + self.buffer
 
+    @rule(n=st.integers(-1, 60))
+    def truncate(self, n: int) -> None:
+        if 0 <= n <= len(self.oracle):
+            self.buffer.truncate(n)
+            self.oracle = self.oracle[:n]
+        else:
+            with pytest.raises(ValueError, match="n must be"):
+                self.buffer.truncate(n)
+
+    @precondition(lambda self: self.oracle)
+    @rule(data=st.data(), tokens=st.lists(st.integers(0, 127), max_size=5))
+    def take_back_and_go_on(self, data: st.DataObject, tokens: list[int]) -> None:
+        n = len(self.oracle) - data.draw(st.integers(0, min(5, len(self.oracle))))
+        self.buffer.truncate(n)
+        self.buffer.extend(tokens)
+        self.oracle = self.oracle[:n] + tokens
+
+    @rule(start=st.none() | st.integers(-60, 60), stop=st.none() | st.integers(-60, 60))
+    def list_a_part(self, start: int | None, stop: int | None) -> None:
+        assert self.buffer.tolist(start, stop) == self.oracle[start:stop]
+
     @rule(protocol=st.integers(2, 5))
     def pickle(self, protocol: int) -> None:
         self.buffer = pickle.loads(pickle.dumps(self.buffer, protocol))

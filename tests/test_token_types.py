@@ -160,9 +160,13 @@ def test_arguments_are_taken_by_name() -> None:
     buffer = TokenBuffer(tokens=[1], dtype=np.int32)
     buffer.append(token=2)
     buffer.extend(tokens=[3])
+    assert buffer.tolist(start=1, stop=3) == [2, 3]
+    buffer.truncate(n=3)
     request = RequestTokens(origin=[1, 2])
     request.append(token=3)
     request.extend(tokens=[4])
+    request.truncate(n=4)
+    assert request.tolist(start=1, stop=-1) == [2, 3]
     rows = TokenTable(max_requests=2, max_tokens=3, dtype=np.int64)
     assert rows.add(tokens=[1]) == 0
     rows.append(rows=[0], tokens=[2])
