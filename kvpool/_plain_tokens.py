@@ -115,12 +115,12 @@ def widen(view: TokenView, target: Any) -> bool:
     return True
 
 
-def common_prefix(left: TokenView, right: TokenView, count: int) -> int:
-    if {left.kind, right.kind} <= {INT32_TOKENS, INT64_TOKENS} or (
-        left.kind == right.kind != NO_TOKENS and KINDS[left.kind].itemsize >= 4
+def common_prefix(left: Any, left_kind: int, right: Any, right_kind: int, start: int, stop: int) -> int:
+    if {left_kind, right_kind} <= {INT32_TOKENS, INT64_TOKENS} or (
+        left_kind == right_kind and KINDS[left_kind].itemsize >= 4
     ):
-        differing = np.flatnonzero(left.cells[:count] != right.cells[:count])
-        return int(differing[0]) if differing.size else count
+        differing = np.flatnonzero(left[start:stop] != right[start:stop])
+        return start + (int(differing[0]) if differing.size else max(stop - start, 0))
     return -1
 
 

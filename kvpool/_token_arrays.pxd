@@ -49,7 +49,9 @@ cdef bint owns_its_cells(object array) noexcept
 cdef void* cells_of(object array) noexcept
 
 cdef bint widen(TokenView view, int64_t* target) noexcept
-cdef int64_t common_prefix(TokenView left, TokenView right, int64_t count) noexcept
+cdef int64_t common_prefix(
+    void* left, int left_kind, void* right, int right_kind, int64_t start, int64_t stop
+) noexcept
 cdef object token_at(void* cells, int kind, int64_t place)
 
 

@@ -194,15 +194,18 @@ cdef bint widen(TokenView view, int64_t* target) noexcept:
     return False
 
 
-cdef int64_t common_prefix(TokenView left, TokenView right, int64_t count) noexcept:
-    """Return how many of their first `count` tokens two views have in common; -1 for kinds that are not compared."""
-    if left.kind == right.kind:
-        if itemsize(left.kind) == 4:
-            return common_prefix_32(<int32_t*> left.cells, <int32_t*> right.cells, count)
-        if itemsize(left.kind) == 8 and left.kind != NO_TOKENS:
-            return common_prefix_64(<int64_t*> left.cells, <int64_t*> right.cells, count)
-    if left.kind == INT32_TOKENS and right.kind == INT64_TOKENS:
-        return common_prefix_mixed(<int32_t*> left.cells, <int64_t*> right.cells, count)
-    if left.kind == INT64_TOKENS and right.kind == INT32_TOKENS:
-        return common_prefix_mixed(<int32_t*> right.cells, <int64_t*> left.cells, count)
+cdef int64_t common_prefix(
+    void* left, int left_kind, void* right, int right_kind, int64_t start, int64_t stop
+) noexcept:
+    """Return up to where cells agree that agree up to `start`, `stop` at most; -1 for kinds that are not compared."""
+    cdef int64_t count = stop - start
+    if left_kind == right_kind:
+        if itemsize(left_kind) == 4:
+            return start + common_prefix_32(<int32_t*> left + start, <int32_t*> right + start, count)
+        if itemsize(left_kind) == 8:
+            return start + common_prefix_64(<int64_t*> left + start, <int64_t*> right + start, count)
+    if left_kind == INT32_TOKENS and right_kind == INT64_TOKENS:
+        return start + common_prefix_mixed(<int32_t*> left + start, <int64_t*> right + start, count)
+    if left_kind == INT64_TOKENS and right_kind == INT32_TOKENS:
+        return start + common_prefix_mixed(<int32_t*> right + start, <int64_t*> left + start, count)
     return -1

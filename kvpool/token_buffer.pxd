@@ -2,7 +2,6 @@ from libc.stdint cimport int64_t
 
 from kvpool._crossings cimport small_int
 from kvpool._token_arrays cimport (
-    TokenView,
     copy_tokens,
     kind_of,
     listed,
@@ -29,7 +28,6 @@ cdef class TokenBuffer:
     cdef object array
     cdef object __weakref__
 
-    cdef TokenView tokens(self) noexcept
     cdef object view(self, int64_t start, int64_t stop)
     cdef object ints(self, object start, object stop)
     cdef void shorten(self, int64_t length) noexcept

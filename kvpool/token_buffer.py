@@ -235,12 +235,6 @@ class TokenBuffer:
         state["capacity"] = self.capacity
         return state
 
-    def tokens(self):
-        """Look at the tokens in place; the array that they belong to is `array`."""
-        view = view_of(self.array)
-        view.size = self.length
-        return view
-
     def view(self, start, stop):
         """Return a read-only view of the tokens from `start` to `stop`, which are there."""
         return read_only(self.array, start, stop)

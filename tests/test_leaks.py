@@ -151,6 +151,13 @@ BUFFER: list[Call] = [
     lambda buffer: match_prefix(buffer, [1, 2, 3], 2),
     lambda buffer: match_prefix(np.arange(3, dtype=np.uint64), torch.arange(3)),
     lambda buffer: match_prefix(buffer, [1, None]),
+    lambda buffer: (
+        match_prefix(buffer, buffer, 2, start=2, limit=5),
+        match_prefix(buffer, range(3), start=np.int8(1)),
+    ),
+    lambda buffer: match_prefix(buffer, np.arange(3), start=4),
+    lambda buffer: match_prefix(buffer, np.arange(3, dtype=np.uint8), start=4),
+    lambda buffer: match_prefix(buffer, buffer, limit=-1),
 ]
 REQUEST: list[Call] = [
     lambda request: RequestTokens([1, 2]).append(3),

@@ -95,6 +95,7 @@ BUFFER_CALLS: dict[str, Call] = {
     "construct again": lambda tokens: tokens.__init__(SOME),
     "construct, not": lambda tokens: tokens.__init__([1.5]),
     "match_prefix": lambda tokens: match_prefix(SOME, TokenBuffer(SOME)),
+    "match_prefix, from a start": lambda tokens: match_prefix(tokens, SOME, start=np.int64(4), limit=9),
 }
 ONLY_BUFFER: dict[str, Call] = {
     "extend by itself": lambda tokens: tokens.extend(tokens),

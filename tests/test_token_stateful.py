@@ -114,7 +114,9 @@ class BufferMachine(RuleBasedStateMachine):
         assert (self.buffer == convert(same)) is (convert(same) == self.buffer) is (same == self.oracle)
         other = [*self.oracle[:place], 5, *self.oracle[place + 1 :]]
         common = next((i for i, pair in enumerate(zip(other, self.oracle, strict=False)) if pair[0] != pair[1]), None)
-        assert match_prefix(self.buffer, other) == (min(len(other), len(self.oracle)) if common is None else common)
+        common = min(len(other), len(self.oracle)) if common is None else common
+        assert match_prefix(self.buffer, other) == match_prefix(other, self.buffer, start=common // 2) == common
+        assert match_prefix(self.buffer, other, 2, limit=place) == min(common, place) // 2 * 2
 
     @invariant()
     def holds_the_same(self) -> None:

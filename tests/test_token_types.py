@@ -172,11 +172,11 @@ def test_arguments_are_taken_by_name() -> None:
     rows.append(rows=[0], tokens=[2])
     assert rows.row(row=0).tolist() == request.committed(length=2).tolist() == [1, 2]
     rows.remove(row=0)
-    assert match_prefix(a=buffer, b=request, page_size=2) == 2
+    assert match_prefix(a=buffer, b=request, page_size=2, start=2, limit=3) == 2
 
 
 def test_signatures_are_those_of_the_functions() -> None:
-    assert str(inspect.signature(match_prefix)) == "(a, b, page_size=1)"
+    assert str(inspect.signature(match_prefix)) == "(a, b, page_size=1, *, start=0, limit=None)"
     assert list(inspect.signature(TokenTable.append).parameters) == ["self", "rows", "tokens"]
     assert list(inspect.signature(Request).parameters) == ["origin"]
     assert list(inspect.signature(Buffer).parameters) == ["tokens", "name"]
