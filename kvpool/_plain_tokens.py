@@ -108,6 +108,10 @@ def token_at(cells: Any, kind: int, place: int) -> int:
     return int(cells[place])
 
 
+def swap_tokens(left: Any, right: Any, kind: int, count: int) -> None:
+    left[:count], right[:count] = right[:count].copy(), left[:count].copy()
+
+
 def widen(view: TokenView, target: Any) -> bool:
     if view.kind not in (INT32_TOKENS, INT64_TOKENS):
         return False

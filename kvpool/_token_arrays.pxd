@@ -3,7 +3,7 @@
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 
 cdef extern from *:
     """
@@ -48,6 +48,7 @@ cdef object listed(object array, int64_t start, int64_t stop)
 cdef bint owns_its_cells(object array) noexcept
 cdef void* cells_of(object array) noexcept
 
+cdef void swap_tokens(void* left, void* right, int kind, int64_t count) noexcept
 cdef bint widen(TokenView view, int64_t* target) noexcept
 cdef int64_t common_prefix(
     void* left, int left_kind, void* right, int right_kind, int64_t start, int64_t stop

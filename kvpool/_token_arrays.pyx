@@ -180,6 +180,23 @@ cdef object token_at(void* cells, int kind, int64_t place):
     return (<uint8_t*> cells)[place]
 
 
+cdef void swap_tokens(void* left, void* right, int kind, int64_t count) noexcept:
+    """Exchange the tokens of two places that do not overlap."""
+    cdef char held[4096]
+    cdef char* a = <char*> left
+    cdef char* b = <char*> right
+    cdef int64_t rest = count * itemsize(kind)
+    cdef int64_t size
+    while rest > 0:
+        size = min(rest, <int64_t> sizeof(held))
+        memcpy(held, a, size)
+        memcpy(a, b, size)
+        memcpy(b, held, size)
+        a += size
+        b += size
+        rest -= size
+
+
 cdef bint widen(TokenView view, int64_t* target) noexcept:
     """Copy int64 or int32 tokens into int64 memory; False for another kind."""
     cdef int64_t i

@@ -9,6 +9,7 @@ from kvpool._token_arrays cimport (
     kind_of,
     new_tokens,
     put_number,
+    swap_tokens,
     widen,
     within,
 )
@@ -39,6 +40,10 @@ cdef class TokenRows:
     cdef bint in_use(self, int64_t row) noexcept
     cdef int64_t lowest_not_in_use(self) noexcept
     cdef void put(self, int64_t row, TokenView tokens) noexcept
+    cdef void write(self, int64_t row, int64_t offset, TokenView tokens) noexcept
+    cdef void truncate(self, int64_t row, int64_t length) noexcept
+    cdef void swap(self, int64_t a, int64_t b) noexcept
+    cdef void move(self, int64_t source, int64_t target) noexcept
     cdef void remove(self, int64_t row) noexcept
     cdef bint append(self, TokenView rows, TokenView tokens) noexcept
     cdef int64_t _size(self) noexcept

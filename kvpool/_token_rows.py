@@ -5,7 +5,17 @@ import numpy as np
 
 if not cython.compiled:
     from kvpool._plain import ids_in, new_ids
-    from kvpool._plain_tokens import behind, cells_of, copy_tokens, kind_of, new_tokens, put_number, widen, within
+    from kvpool._plain_tokens import (
+        behind,
+        cells_of,
+        copy_tokens,
+        kind_of,
+        new_tokens,
+        put_number,
+        swap_tokens,
+        widen,
+        within,
+    )
 
     NOT_IN_USE, LINE = -1, 16
 
@@ -16,7 +26,8 @@ if not cython.compiled:
 class TokenRows:
     """`count` rows of up to `max_tokens` tokens, each in use or not.
 
-    Changing: `put`, `append`, `remove`
+    Rows:     `put`, `remove`, `swap`, `move`
+    Tokens:   `append`, `write`, `truncate`
     Reading:  `in_use`, `lowest_not_in_use`, `state`, `packed`
 
     `lengths` says how many tokens a row holds, `limits` how many it may: `max_tokens`, or 0 where it is not in use.
@@ -59,6 +70,33 @@ class TokenRows:
         copy_tokens(self.cells, self.kind, row * self.width, tokens.cells, tokens.size)
         self.length[row] = tokens.size
         self.limit[row] = self.max_tokens
+
+    def write(self, row, offset, tokens):
+        """Put tokens of its kind, which it has room for, into a row from a place on that is not beyond its end."""
+        copy_tokens(self.cells, self.kind, row * self.width + offset, tokens.cells, tokens.size)
+        self.length[row] = max(self.length[row], offset + tokens.size)
+
+    def truncate(self, row, length):
+        """Keep the first `length` tokens of a row, which are there."""
+        self.length[row] = length
+
+    def swap(self, a, b):
+        """Exchange the tokens of two rows in use."""
+        if a != b:
+            length: cython.longlong = self.length[a]
+            left = behind(self.cells, self.kind, a * self.width)
+            right = behind(self.cells, self.kind, b * self.width)
+            swap_tokens(left, right, self.kind, max(length, self.length[b]))
+            self.length[a] = self.length[b]
+            self.length[b] = length
+
+    def move(self, source, target):
+        """Put the tokens of a row in use into one that is not, and take the first out of use."""
+        cells = behind(self.cells, self.kind, source * self.width)
+        copy_tokens(self.cells, self.kind, target * self.width, cells, self.length[source])
+        self.length[target] = self.length[source]
+        self.limit[target] = self.max_tokens
+        self.remove(source)
 
     def remove(self, row):
         """Take a row out of use."""

@@ -68,7 +68,8 @@ def state_of(tokens: Any) -> Any:
         return tokens.fill_ids.dtype, tokens.origin.tolist(), tokens.output.tolist()
     tokens.check()
     if isinstance(tokens, TokenTable):
-        return tokens.lengths.tolist(), [tokens.row(row).tolist() for row in (0, 2, 3)]
+        in_use = [row for row, limit in enumerate(tokens._state()["limits"].tolist()) if limit]
+        return tokens.lengths.tolist(), {row: tokens.row(row).tolist() for row in in_use}
     return tokens.dtype, tokens.tolist()
 
 
@@ -113,6 +114,23 @@ TABLE_CALLS: dict[str, Call] = {
     "add": lambda rows: rows.add(SOME),
     "add, numpy ints": lambda rows: rows.add(list(np.array(SOME))),
     "add, too long": lambda rows: rows.add(range(61)),
+    "add, to a row": lambda rows: rows.add(SOME, 5),
+    "add, to a row in use": lambda rows: rows.add(SOME, np.int64(3)),
+    "write": lambda rows: rows.write(0, 20, SOME),
+    "write, numpy ints": lambda rows: rows.write(np.int64(0), np.int8(40), list(np.array(SOME[:20]))),
+    "write, ndarray": lambda rows: rows.write(2, 0, np.array(SOME)),
+    "write, too long": lambda rows: rows.write(0, 21, SOME),
+    "write, beyond": lambda rows: rows.write(0, 41, []),
+    "truncate": lambda rows: rows.truncate(3, 7),
+    "truncate, numpy int": lambda rows: rows.truncate(np.int64(3), np.int64(7)),
+    "truncate, not": lambda rows: rows.truncate(0, 41),
+    "swap": lambda rows: rows.swap(0, 3),
+    "swap, numpy ints": lambda rows: rows.swap(np.int8(2), np.int8(0)),
+    "swap, not": lambda rows: rows.swap(0, 1),
+    "move": lambda rows: rows.move(3, 1),
+    "move, numpy ints": lambda rows: rows.move(np.int8(0), np.int8(5)),
+    "move, not": lambda rows: rows.move(0, 3),
+    "tensor": lambda rows: rows.tensor(),
     "append, ndarrays": lambda rows: rows.append(np.array([0, 2]), np.array([8, 9])),
     "append, tensors": lambda rows: rows.append(torch.tensor([0, 2]), torch.tensor([8, 9])),
     "append, lists": lambda rows: rows.append([0, 2], [8, 9]),
@@ -214,6 +232,38 @@ def test_threads_that_append_lose_nothing(dtype: Any) -> None:
     assert [rows.row(row).tolist() for row in range(4)] == [[row] * APPENDS for row in range(4)]
     buffer.check()
     rows.check()
+
+
+@pytest.mark.compiled
+def test_threads_that_change_rows_of_their_own_do_not_disturb_each_other() -> None:
+    shared, alone = TokenTable(9, 40), TokenTable(9, 40)
+    for rows in (shared, alone):
+        for row in range(8):
+            rows.add([row])
+
+    def change(rows: TokenTable, number: int) -> None:
+        first, second = 2 * number, 2 * number + 1
+        for turn in range(10_000):
+            rows.write(first, 1, [number, turn] * (turn % 20))
+            rows.swap(first, second)
+            rows.append([first, second], [turn, number])
+            rows.truncate(second, turn % 4)
+            rows.remove(second)
+            rows.add(rows.row(first)[-30:], row=second)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=change, args=(shared, number)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    for number in range(4):
+        change(alone, number)
+    assert state_of(shared) == state_of(alone)
 
 
 class Calls:
@@ -373,6 +423,28 @@ def test_elements_that_build_the_table_anew(dtypes: Any) -> None:
     assert rows.lengths.tolist() == [0]
 
 
+def test_numbers_and_elements_that_change_the_table_they_are_used_on() -> None:
+    rows = TokenTable(3, 5)
+    rows.add([1, 2, 3])
+    rows.add([4])
+    with pytest.raises(ValueError, match="row 2 is in use"):
+        rows.add([Calls(7, lambda: rows.add([9]))], row=2)
+    with pytest.raises(ValueError, match="offset must be between 0 and 1, not 3"):
+        rows.write(0, 3, [Calls(7, lambda: rows.truncate(0, 1))])
+    with pytest.raises(ValueError, match="row 1 is not in use"):
+        rows.write(calls_as_int(1, lambda: rows.remove(1)), 0, [5])
+    with pytest.raises(ValueError, match="n must be between 0 and 1, not 2"):
+        rows.truncate(calls_as_int(0, lambda: rows.truncate(0, 1)), 2)
+    with pytest.raises(ValueError, match="n must be between 0 and 0, not 1"):
+        rows.truncate(0, calls_as_int(1, lambda: rows.truncate(0, 0)))
+    with pytest.raises(ValueError, match="row 2 is not in use"):
+        rows.swap(2, calls_as_int(0, lambda: rows.remove(2)))
+    with pytest.raises(ValueError, match="row 1 is in use"):
+        rows.move(0, calls_as_int(1, lambda: rows.add([6])))
+    rows.write(0, 1, [Calls(7, lambda: rows.swap(0, 1)), 8])
+    assert state_of(rows)[1] == {0: [6, 7, 8], 1: []}
+
+
 def test_elements_that_add_to_the_table_that_they_are_added_to() -> None:
     rows = TokenTable(2, 5)
     assert rows.add([1, Calls(2, lambda: rows.add([7]))]) == 1
@@ -491,19 +563,24 @@ import gc, sys
 import _testcapi
 from tests.test_token_interrupted import HELD, outcomes, state_of
 
+
+def error_of(made, tokens, step):
+    # In a function, whose variables take no memory.
+    _testcapi.set_nomemory(step, step + 1)
+    try:
+        made(tokens)
+    except BaseException as raised:
+        return raised
+    finally:
+        _testcapi.remove_mem_hooks()
+
 gc.disable()
 build, calls = HELD[sys.argv[1]]
 for call, made in calls.items():
     before, after = outcomes(sys.argv[1], call)
     for step in range(60):
-        tokens, error = build(), None
-        _testcapi.set_nomemory(step, step + 1)
-        try:
-            made(tokens)
-        except BaseException as raised:
-            error = raised
-        finally:
-            _testcapi.remove_mem_hooks()
+        tokens = build()
+        error = error_of(made, tokens, step)
         state = state_of(tokens)
         assert state in (before, after), f"{call}, step {step}: torn by {error!r}"
         assert state == before or error is None, f"{call}, step {step}: changed, and raised {error!r}"

@@ -155,6 +155,67 @@ class TableMachine(RuleBasedStateMachine):
             assert row == self.oracle.index(None)
             self.oracle[row] = tokens
 
+    @rule(tokens=st.lists(st.integers(0, 127), max_size=ROW_LENGTH + 1), row=st.integers(-1, ROWS), convert=CONVERSIONS)
+    def add_at(self, tokens: list[int], row: int, convert: Convert) -> None:
+        if len(tokens) > ROW_LENGTH or not 0 <= row < ROWS or row in self.in_use():
+            with pytest.raises(ValueError, match=r"at most 6 tokens|row"):
+                self.table.add(convert(tokens), row)
+        else:
+            assert self.table.add(convert(tokens), row) == row
+            self.oracle[row] = tokens
+
+    @rule(
+        row=st.integers(-1, ROWS),
+        offset=st.integers(-1, ROW_LENGTH + 1),
+        tokens=st.lists(st.integers(0, 127), max_size=ROW_LENGTH),
+        convert=CONVERSIONS,
+    )
+    def write(self, row: int, offset: int, tokens: list[int], convert: Convert) -> None:
+        held = self.oracle[row] if row in self.in_use() else None
+        if held is None or not 0 <= offset <= len(held) or offset + len(tokens) > ROW_LENGTH:
+            with pytest.raises(ValueError, match=r"at most 6 tokens|row|offset"):
+                self.table.write(row, offset, convert(tokens))
+        else:
+            self.table.write(row, offset, convert(tokens))
+            self.oracle[row] = held[:offset] + tokens + held[offset + len(tokens) :]
+            self.forget(row)
+
+    @rule(row=st.integers(-1, ROWS), n=st.integers(-1, ROW_LENGTH + 1))
+    def truncate(self, row: int, n: int) -> None:
+        held = self.oracle[row] if row in self.in_use() else None
+        if held is None or not 0 <= n <= len(held):
+            with pytest.raises(ValueError, match=r"row|n must be"):
+                self.table.truncate(row, n)
+        else:
+            self.table.truncate(row, n)
+            self.oracle[row] = held[:n]
+            self.forget(row)
+
+    @rule(a=st.integers(-1, ROWS), b=st.integers(-1, ROWS))
+    def swap(self, a: int, b: int) -> None:
+        if {a, b} <= set(self.in_use()):
+            self.table.swap(a, b)
+            self.oracle[a], self.oracle[b] = self.oracle[b], self.oracle[a]
+            self.forget(a, b)
+        else:
+            with pytest.raises(ValueError, match="row"):
+                self.table.swap(a, b)
+
+    @rule(row=st.integers(-1, ROWS), to=st.integers(-1, ROWS))
+    def move(self, row: int, to: int) -> None:
+        if row in self.in_use() and 0 <= to < ROWS and to not in self.in_use():
+            self.table.move(row, to)
+            self.oracle[to], self.oracle[row] = self.oracle[row], None
+            self.forget(row, to)
+        else:
+            with pytest.raises(ValueError, match="row"):
+                self.table.move(row, to)
+
+    def forget(self, *rows: int) -> None:
+        """Ask no more of the views of rows that have changed otherwise than by an append."""
+        for row in rows:
+            self.views.pop(row, None)
+
     @rule(data=st.data(), convert=CONVERSIONS, as_array=st.booleans())
     def append(self, data: st.DataObject, convert: Convert, as_array: bool) -> None:
         open_rows = [row for row in self.in_use() if len(self.oracle[row] or []) < ROW_LENGTH]
@@ -182,7 +243,7 @@ class TableMachine(RuleBasedStateMachine):
         if row in self.in_use():
             self.table.remove(row)
             self.oracle[row] = None
-            self.views.pop(row, None)
+            self.forget(row)
         else:
             with pytest.raises(ValueError, match="row"):
                 self.table.remove(row)
@@ -202,6 +263,7 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.lengths.tolist() == [len(tokens or []) for tokens in self.oracle]
             for row in self.in_use():
                 assert self.table.row(row).tolist() == self.oracle[row]
+                assert self.table.tensor()[row, : len(self.oracle[row] or [])].tolist() == self.oracle[row]
             for view, shown in self.views.values():
                 assert view.tolist() == shown
 

@@ -174,6 +174,186 @@ def test_a_removed_row_is_used_again_and_holds_nothing_of_before(table: TokenTab
     assert table.row(2).tolist() == [6]
 
 
+@pytest.mark.parametrize("convert", INPUTS.values(), ids=INPUTS.keys())
+@every_dtype
+def test_writes_every_input(convert: Convert, dtype: Any) -> None:
+    table = TokenTable(2, 9, dtype)
+    table.add(range(3), row=1)
+    for offset, expected in ((1, [0, *TOKENS]), (4, [0, *TOKENS, *TOKENS]), (0, [*TOKENS, 7, *TOKENS])):
+        assert table.write(1, offset, convert(TOKENS)) is None
+        assert table.row(1).tolist() == expected
+        assert table.lengths.tolist() == [0, len(expected)]
+        table.check()
+
+
+@pytest.mark.parametrize("row", [1, np.int8(1)])
+def test_adds_to_a_row_that_is_named(row: Any, table: TokenTable) -> None:
+    assert table.add([7, 8], row) == 1
+    assert table.row(1).tolist() == [7, 8]
+    table.remove(0)
+    table.remove(1)
+    number = table.add([9], row=row)
+    assert (number, type(number)) == (1, int)
+    assert contents(table) == ([None, [9], [0, 1, 2, 3, 4], []], [0, 1, 5, 0])
+    table.check()
+
+
+def test_adds_to_no_row_that_is_in_use(unchanged: TokenTable) -> None:
+    for row in (0, 2, 3):
+        with pytest.raises(ValueError, match=f"row {row} is in use"):
+            unchanged.add([1], row)
+    with pytest.raises(ValueError, match="a row holds at most 5 tokens, not 6"):
+        unchanged.add(range(6), 1)
+    with pytest.raises(OverflowError, match="does not fit"):
+        unchanged.add([2**64], 1)
+
+
+def test_a_row_is_written_to_and_shortened(table: TokenTable) -> None:
+    table.write(0, 3, [])
+    table.write(0, 0, [])
+    assert table.row(0).tolist() == [1, 2, 3]
+    table.write(0, np.int64(1), [8])
+    table.write(0, 3, (6, 7))
+    assert table.row(0).tolist() == [1, 8, 3, 6, 7]
+    table.truncate(0, np.uint8(2))
+    assert table.row(0).tolist() == [1, 8]
+    table.append([0], [4])
+    table.truncate(2, 5)
+    table.truncate(2, 0)
+    assert contents(table) == ([[1, 8, 4], None, [], []], [3, 0, 0, 0])
+    table.check()
+
+
+def test_writes_what_is_in_the_table_already(table: TokenTable) -> None:
+    table.write(2, 1, table.row(2)[:4])
+    assert table.row(2).tolist() == [0, 0, 1, 2, 3]
+    table.write(2, 0, table.row(2)[1:])
+    assert table.row(2).tolist() == [0, 1, 2, 3, 3]
+    table.write(0, 1, table.tensor()[2, :2])
+    assert table.row(0).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("max_tokens", [5, 1025, 5000])
+@every_dtype
+def test_rows_change_places(max_tokens: int, dtype: Any) -> None:
+    table = TokenTable(4, max_tokens, dtype)
+    tokens = [np.arange(max_tokens), np.arange(max_tokens // 2) + 7, np.arange(0)]
+    for each in tokens:
+        table.add(each)
+    table.swap(0, 1)
+    table.swap(np.int64(2), 1)
+    table.swap(2, 2)
+    for row, expected in enumerate((tokens[1], tokens[2], tokens[0])):
+        assert table.row(row).tolist() == expected.tolist()
+    table.move(2, 3)
+    table.move(0, np.int8(2))
+    with pytest.raises(ValueError, match="row 0 is not in use"):
+        table.row(0)
+    for row, expected in ((1, tokens[2]), (2, tokens[1]), (3, tokens[0])):
+        assert table.row(row).tolist() == expected.tolist()
+    assert table.lengths.tolist() == [0, 0, max_tokens // 2, max_tokens]
+    assert table.add([5]) == 0
+    table.append([2, 1], [9, 8])
+    assert table.row(2).tolist() == [*tokens[1].tolist(), 9]
+    table.check()
+
+
+REFUSED_CALLS: dict[str, tuple[Callable[[TokenTable], Any], type[Exception], str]] = {
+    "write beyond the end": (lambda table: table.write(0, 4, [1]), ValueError, "offset must be between 0 and 3, not 4"),
+    "write nothing beyond it": (lambda table: table.write(0, 4, []), ValueError, "offset must be between 0 and 3"),
+    "write before the start": (lambda table: table.write(0, -1, [1]), ValueError, "offset must be between 0 and 3"),
+    "write nowhere": (
+        lambda table: table.write(0, 2**70, [1]),
+        ValueError,
+        "offset must be between 0 and 3, not 1",
+    ),
+    "write too many": (lambda table: table.write(0, 3, [1, 2, 3]), ValueError, "a row holds at most 5 tokens, not 6"),
+    "write too large": (lambda table: table.write(0, 0, [1, 2**64]), OverflowError, "does not fit"),
+    "write to no row": (lambda table: table.write(1, 0, [1]), ValueError, "row 1 is not in use"),
+    "write at a float": (lambda table: table.write(0, 1.0, [1]), TypeError, "offset must be an integer"),
+    "write at a bool": (lambda table: table.write(0, True, [1]), TypeError, "offset must be an integer"),
+    "write to a bool": (lambda table: table.write(False, 0, [1]), TypeError, "row must be an integer"),
+    "truncate to more": (lambda table: table.truncate(0, 4), ValueError, "n must be between 0 and 3, not 4"),
+    "truncate to less": (lambda table: table.truncate(0, -1), ValueError, "n must be between 0 and 3, not -1"),
+    "truncate to much more": (lambda table: table.truncate(0, 2**70), ValueError, "n must be between 0 and 3"),
+    "truncate no row": (lambda table: table.truncate(1, 0), ValueError, "row 1 is not in use"),
+    "truncate a row out of range": (lambda table: table.truncate(4, 0), ValueError, "row must be between 0 and 3"),
+    "truncate to a bool": (lambda table: table.truncate(0, True), TypeError, "n must be an integer"),
+    "truncate to a float": (lambda table: table.truncate(0, 1.0), TypeError, "n must be an integer"),
+    "swap with no row": (lambda table: table.swap(0, 1), ValueError, "row 1 is not in use"),
+    "swap no row": (lambda table: table.swap(1, 0), ValueError, "row 1 is not in use"),
+    "swap no row with itself": (lambda table: table.swap(1, 1), ValueError, "row 1 is not in use"),
+    "swap out of range": (lambda table: table.swap(-1, 0), ValueError, "row must be between 0 and 3, not -1"),
+    "swap a bool": (lambda table: table.swap(0, True), TypeError, "b must be an integer"),
+    "swap None": (lambda table: table.swap(None, 0), TypeError, "a must be an integer"),  # type: ignore[arg-type]
+    "move to a row in use": (lambda table: table.move(0, 2), ValueError, "row 2 is in use"),
+    "move to itself": (lambda table: table.move(0, 0), ValueError, "row 0 is in use"),
+    "move no row": (lambda table: table.move(1, 1), ValueError, "row 1 is not in use"),
+    "move out of range": (lambda table: table.move(0, 4), ValueError, "row must be between 0 and 3, not 4"),
+    "move out of int64": (lambda table: table.move(2**64, 1), ValueError, "row must be between 0 and 3"),
+    "move a float": (lambda table: table.move(0.0, 1), TypeError, "source must be an integer"),  # type: ignore[arg-type]
+    "move to a bool": (lambda table: table.move(0, True), TypeError, "target must be an integer"),
+    "add out of range": (lambda table: table.add([1], 4), ValueError, "row must be between 0 and 3, not 4"),
+    "add to a negative row": (lambda table: table.add([1], -2), ValueError, "row must be between 0 and 3, not -2"),
+    "add to a bool": (lambda table: table.add([1], True), TypeError, "row must be an integer"),
+    "add to a float": (lambda table: table.add([1], 1.0), TypeError, "row must be an integer"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_CALLS)
+def test_refuses_and_stays_as_it_was(name: str, unchanged: TokenTable) -> None:
+    call, error, message = REFUSED_CALLS[name]
+    memory = unchanged.tensor().clone()
+    with pytest.raises(error, match=message):
+        call(unchanged)
+    assert torch.equal(unchanged.tensor(), memory)
+
+
+@pytest.mark.parametrize(("name", "tokens", "error"), REFUSED, ids=REFUSED_IDS)
+def test_writes_nothing_that_are_no_tokens(name: str, tokens: Any, error: type[Exception], table: TokenTable) -> None:
+    before = contents(table)
+    with pytest.raises(error):
+        table.write(0, 1, tokens)
+    with pytest.raises(error):
+        table.add(tokens, 1)
+    assert contents(table) == before
+
+
+def test_a_tensor_is_the_table_itself(table: TokenTable) -> None:
+    tensor = table.tensor()
+    assert tensor.shape == (4, 5)
+    assert tensor.dtype == (torch.int32 if table.dtype == np.int32 else torch.int64)
+    assert tensor[0, :3].tolist() == [1, 2, 3]
+    table.append([0, 3], [4, 9])
+    table.write(0, 0, [8])
+    assert tensor[0, :4].tolist() == [8, 2, 3, 4]
+    assert tensor[3, :1].tolist() == [9]
+    tensor[0, 1] = 7
+    tensor[:, 4] = 5
+    assert table.row(0).tolist() == [8, 7, 3, 4]
+    assert table.row(2).tolist() == [0, 1, 2, 3, 5]
+    assert table.lengths.tolist() == [4, 0, 5, 1]
+    assert np.shares_memory(tensor.numpy(), table.row(0))
+    table.check()
+    del table
+    assert tensor[0].tolist() == [8, 7, 3, 4, 5]
+
+
+def test_what_a_view_of_a_row_shows_when_the_row_changes(table: TokenTable) -> None:
+    first, full = table.row(0), table.row(2)
+    table.append([0], [4])
+    assert first.tolist() == [1, 2, 3]
+    table.write(0, 1, [7, 8, 9])
+    assert first.tolist() == [1, 7, 8]
+    table.truncate(0, 1)
+    assert first.tolist() == [1, 7, 8]
+    table.append([0], [5])
+    assert first.tolist() == [1, 5, 8]
+    table.swap(0, 2)
+    assert first.tolist() == [0, 1, 2]
+    assert full[:2].tolist() == [1, 5]
+
+
 def test_a_row_is_a_view_of_its_tokens_at_the_time(table: TokenTable) -> None:
     view = table.row(0)
     table.append([0], [4])

@@ -134,7 +134,17 @@ def test_what_was_never_initialised_holds_nothing() -> None:
     rows.check()
     rows.append([], [])
     assert rows.lengths.tolist() == []
-    for call in (lambda: rows.add([1]), lambda: rows.row(0), lambda: rows.append([0], [1])):
+    assert rows.tensor().shape == (0, 1)
+    for call in (
+        lambda: rows.add([1]),
+        lambda: rows.add([1], 0),
+        lambda: rows.row(0),
+        lambda: rows.append([0], [1]),
+        lambda: rows.write(0, 0, [1]),
+        lambda: rows.truncate(0, 0),
+        lambda: rows.swap(0, 0),
+        lambda: rows.move(0, 0),
+    ):
         with pytest.raises(ValueError, match="row"):
             call()
 
@@ -147,12 +157,13 @@ def test_every_type_can_be_referred_to_weakly() -> None:
 def test_views_keep_the_memory_that_they_are_of() -> None:
     buffer, request, rows = TokenBuffer([1, 2]), RequestTokens([1, 2]), table()
     views = [buffer.numpy(), buffer[1:], request.origin, request.committed(1), rows.row(0), rows.lengths]
-    tensor = buffer.torch()
+    tensor, whole = buffer.torch(), rows.tensor()
     expected = [view.tolist() for view in views]
     del buffer, request, rows
     again = [TokenBuffer(range(1000)), table()]
     assert [view.tolist() for view in views] == expected
     assert tensor.tolist() == [1, 2]
+    assert whole[0, :2].tolist() == [1, 2]
     del again
 
 
@@ -171,6 +182,12 @@ def test_arguments_are_taken_by_name() -> None:
     assert rows.add(tokens=[1]) == 0
     rows.append(rows=[0], tokens=[2])
     assert rows.row(row=0).tolist() == request.committed(length=2).tolist() == [1, 2]
+    rows.truncate(row=0, n=1)
+    rows.write(row=0, offset=1, tokens=[7])
+    rows.move(source=0, target=1)
+    assert rows.add(tokens=[], row=0) == 0
+    rows.swap(a=0, b=1)
+    assert rows.row(0).tolist() == [1, 7]
     rows.remove(row=0)
     assert match_prefix(a=buffer, b=request, page_size=2, start=2, limit=3) == 2
 
