@@ -92,11 +92,27 @@ def put(cells: Any, kind: int, place: int, token: Any) -> bool:
     return type(token) is int and put_number(cells, kind, place, token)
 
 
+def put_all(cells: Any, kind: int, place: int, room: int, values: Any) -> int:
+    if type(values) not in (list, tuple) or len(values) > room:
+        return -1
+    return len(values) if all(put(cells, kind, place + i, token) for i, token in enumerate(values)) else -1
+
+
 def packed(values: Any, kind: int) -> Any:
     if type(values) not in (list, tuple):
         return None
     array = new_tokens(kind, len(values))
-    return array if all(put(array, kind, i, token) for i, token in enumerate(values)) else None
+    return array if put_all(array, kind, 0, len(array), values) == len(array) else None
+
+
+def converted(values: Any, kind: int) -> Any:
+    view = view_of(values)
+    if view.kind == kind or not {view.kind, kind} <= {INT32_TOKENS, INT64_TOKENS}:
+        return None
+    limits = np.iinfo(KINDS[kind])
+    if view.size and not limits.min <= view.cells.min() <= view.cells.max() <= limits.max:
+        return None
+    return view.cells.astype(KINDS[kind])
 
 
 def copy_tokens(target: Any, kind: int, place: int, source: Any, count: int) -> None:

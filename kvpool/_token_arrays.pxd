@@ -42,6 +42,8 @@ cdef TokenView view_of(object values) noexcept
 
 cdef object new_tokens(int kind, int64_t size)
 cdef object packed(object values, int kind)
+cdef object converted(object values, int kind)
+cdef int64_t put_all(void* cells, int kind, int64_t place, int64_t room, object values) noexcept
 cdef object read_only(object array, int64_t start, int64_t stop)
 cdef object writable(object array, int64_t start, int64_t stop)
 cdef object listed(object array, int64_t start, int64_t stop)

@@ -108,27 +108,66 @@ cdef object listed(object array, int64_t start, int64_t stop):
 
 
 cdef object packed(object values, int kind):
-    """Return a list or tuple of ints as a new array; None where one is no int, or none that the kind holds.
-
-    One step: no Python code runs, so that nobody changes the list meanwhile.
-    """
-    cdef Py_ssize_t i, count
-    cdef PyObject* item
-    cdef void* cells
+    """Return a list or tuple of ints as a new array; None where one is no int, or none that the kind holds."""
+    cdef Py_ssize_t count
     cdef bint is_list = type(values) is list
     if not is_list and type(values) is not tuple:
         return None
     count = PyList_GET_SIZE(values) if is_list else PyTuple_GET_SIZE(values)
     array = new_tokens(kind, count)
-    cells = cells_of(array)
     # Nothing promises that making the array has run no finaliser.
-    if count != (PyList_GET_SIZE(values) if is_list else PyTuple_GET_SIZE(values)):
-        return None
+    return array if put_all(cells_of(array), kind, 0, count, values) == count else None
+
+
+cdef int64_t put_all(void* cells, int kind, int64_t place, int64_t room, object values) noexcept:
+    """Write a list or tuple of ints into cells and return their number; -1 where they are not that, or do not fit.
+
+    One step: no Python code runs, so that nobody changes the list meanwhile.
+    """
+    cdef Py_ssize_t i, count
+    cdef PyObject* item
+    cdef bint is_list = type(values) is list
+    if not is_list and type(values) is not tuple:
+        return -1
+    count = PyList_GET_SIZE(values) if is_list else PyTuple_GET_SIZE(values)
+    if count > room:
+        return -1
     for i in range(count):
         item = <PyObject*> (PyList_GET_ITEM(values, i) if is_list else PyTuple_GET_ITEM(values, i))
-        if not put(cells, kind, i, <object> item):
-            return None
-    return array
+        if not put(cells, kind, place + i, <object> item):
+            return -1
+    return count
+
+
+cdef object converted(object values, int kind):
+    """Return int32 tokens that are held in int64, or the other way round, as a new array; None for anything else.
+
+    None too where a token does not fit.
+    """
+    cdef int64_t i, number
+    cdef int64_t wrong = 0
+    cdef int64_t* wide
+    cdef int32_t* narrow
+    cdef TokenView view = view_of(values)
+    cdef int64_t size = view.size
+    if not (view.kind == INT64_TOKENS and kind == INT32_TOKENS or view.kind == INT32_TOKENS and kind == INT64_TOKENS):
+        return None
+    array = new_tokens(kind, size)
+    # Nothing promises that making the array has run no finaliser.
+    view = view_of(values)
+    if view.size != size:
+        return None
+    if kind == INT64_TOKENS:
+        return array if widen(view, <int64_t*> cells_of(array)) else None
+    if view.kind != INT64_TOKENS:
+        return None
+    wide = <int64_t*> view.cells
+    narrow = <int32_t*> cells_of(array)
+    for i in range(size):
+        number = wide[i]
+        narrow[i] = <int32_t> number
+        wrong |= number ^ <int32_t> number
+    return None if wrong else array
 
 
 cdef bint put_rare(void* cells, int kind, int64_t place, int64_t number) noexcept:

@@ -14,12 +14,13 @@ from kvpool._arguments import refuse_masked
 from kvpool.errors import TokenRangeError
 
 if not cython.compiled:
-    from kvpool._plain_tokens import NO_TOKENS, kind_of, packed, view_of
+    from kvpool._plain_tokens import NO_TOKENS, converted, kind_of, packed, view_of
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
 _NATIVE = {(kind, size): np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_DTYPES = {kind_of(dtype): dtype for dtype in _NATIVE.values()}
 _LIMITS = {dtype: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) for dtype in _NATIVE.values()}
 
 
@@ -88,6 +89,16 @@ def tokens_as(tokens, dtype, *, copy=False):
             if not low <= extreme <= high:
                 raise TokenRangeError(extreme, dtype)
     return values.astype(dtype, copy=copy)
+
+
+def readable(tokens, kind):
+    """Return tokens as an array or tensor of a kind that can be read in place: themselves, or else a copy."""
+    if view_of(tokens).kind == kind:
+        return tokens
+    values = packed(tokens, kind)
+    if values is None:
+        values = converted(tokens, kind)
+    return contiguous(tokens_as(tokens, _DTYPES[kind])) if values is None else values
 
 
 def contiguous(values):

@@ -35,9 +35,11 @@ def match_prefix(a, b, page_size=1, *, start=0, limit=None):
     if page < 1:
         page = min(positive_int(page_size, "page_size"), INT64_MAX)
     known: cython.longlong = small_int(start)
-    if known != 0:
+    if known < 0 or known % page != 0:
         known = _known_tokens(start, page_size)
-    stop: cython.longlong = INT64_MAX if limit is None else _stop_of(limit)
+    stop: cython.longlong = INT64_MAX if limit is None else small_int(limit)
+    if stop < 0:
+        stop = min(count(limit, "limit"), INT64_MAX)
     common: cython.longlong = -1
     if type(a) is TokenBuffer and type(b) is TokenBuffer:
         common = _common_prefix_of_buffers(a, b, known, stop)
@@ -58,11 +60,6 @@ def _known_tokens(start, page_size):
     if number % as_int(page_size, "page_size"):
         raise ValueError(f"start must be a multiple of the page size {page_size}, but is {number}")
     return min(number, INT64_MAX)
-
-
-def _stop_of(limit):
-    """Return how many tokens are looked at at most."""
-    return min(count(limit, "limit"), INT64_MAX)
 
 
 def _common_prefix_of_buffers(a: TokenBuffer, b: TokenBuffer, start, stop):

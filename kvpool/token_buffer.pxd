@@ -10,11 +10,13 @@ from kvpool._token_arrays cimport (
     packed,
     place_of,
     put,
+    put_all,
     read_only,
     token_at,
     view_of,
     writable,
 )
+from kvpool._tokens_input cimport readable
 
 
 cdef class TokenBuffer:

@@ -32,12 +32,14 @@ if not cython.compiled:
         packed,
         place_of,
         put,
+        put_all,
         read_only,
         token_at,
         view_of,
         with_cinit,
         writable,
     )
+    from kvpool._tokens_input import readable
 
 # Room that a buffer which grows gets at least, in tokens: an eighth of a short one would be used up at once.
 _SPARE = 512
@@ -110,6 +112,10 @@ class TokenBuffer:
 
     def extend(self, tokens):
         """Append tokens of any accepted kind, all of them or, where one is refused, none. O(k) amortised."""
+        count: cython.longlong = put_all(self.cells, self.kind, self.length, self.capacity - self.length, tokens)
+        if count >= 0:
+            self.length += count
+            return
         values = self._readable(tokens)
         view = view_of(values)
         before: object = self.array  # noqa: F841  (as in `_hold`)
@@ -292,14 +298,10 @@ class TokenBuffer:
 
     def _readable(self, tokens):
         """Return tokens as an array or tensor of this buffer's kind that can be read in place."""
-        if view_of(tokens).kind == self.kind:
-            return tokens
-        values = packed(tokens, self.kind)
-        if values is None:
-            values = contiguous(tokens_as(tokens, self.array.dtype))
+        values = readable(tokens, self.kind)
         while view_of(values).kind != self.kind:
             # Reading them has built this buffer anew, of another dtype.
-            values = contiguous(tokens_as(values, self.array.dtype))
+            values = readable(values, self.kind)
         return values
 
 

@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t
 
 from kvpool._crossings cimport small_int
 from kvpool._token_arrays cimport INT64_TOKENS, packed, read_only, view_of
+from kvpool._tokens_input cimport readable
 from kvpool._token_rows cimport NOT_IN_USE, TokenRows
 
 

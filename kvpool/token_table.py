@@ -14,6 +14,7 @@ from kvpool._tokens_input import INT64, contiguous, integer_dtype, tokens_as
 if not cython.compiled:
     from kvpool._plain import small_int
     from kvpool._plain_tokens import INT64_TOKENS, packed, read_only, view_of, with_cinit
+    from kvpool._tokens_input import readable
 
     NOT_IN_USE = -1
 from kvpool._token_rows import TokenRows
@@ -216,12 +217,10 @@ class TokenTable:
 
     def _readable(self, tokens):
         """Return tokens as an array of this table's kind that can be read in place."""
-        values = packed(tokens, self.rows.kind)
-        if values is None:
-            values = contiguous(tokens_as(tokens, self.dtype))
+        values = readable(tokens, self.rows.kind)
         while view_of(values).kind != self.rows.kind:
             # Reading them has built this table anew, of another dtype.
-            values = contiguous(tokens_as(values, self.dtype))
+            values = readable(values, self.rows.kind)
         return values
 
     def _append_any(self, rows, tokens):

@@ -186,6 +186,25 @@ def test_writes_every_input(convert: Convert, dtype: Any) -> None:
         table.check()
 
 
+@pytest.mark.parametrize("convert", [np.array, torch.tensor], ids=["ndarray", "tensor"])
+def test_takes_tokens_held_in_the_other_width(convert: Any) -> None:
+    narrow, wide = TokenTable(2, 3, np.int32), TokenTable(2, 3, np.int64)
+    limits = [-(2**31), 2**31 - 1]
+    for table, dtype in ((narrow, "int64"), (wide, "int32")):
+        kind = getattr(torch if convert is torch.tensor else np, dtype)
+        assert table.add(convert(limits, dtype=kind)) == 0
+        table.add([1])
+        table.write(1, 0, convert(limits[::-1], dtype=kind))
+        assert contents(table)[0] == [limits, limits[::-1]]
+    kind = torch.int64 if convert is torch.tensor else np.int64
+    before = narrow.tensor().clone()
+    for beyond in (2**31, -(2**31) - 1, 2**32, 2**63 - 1, -(2**63)):
+        for tokens in ([beyond, 1], [1, beyond]):
+            with pytest.raises(OverflowError, match=f"token {beyond} does not fit int32"):
+                narrow.write(0, 0, convert(tokens, dtype=kind))
+    assert torch.equal(narrow.tensor(), before)
+
+
 @pytest.mark.parametrize("row", [1, np.int8(1)])
 def test_adds_to_a_row_that_is_named(row: Any, table: TokenTable) -> None:
     assert table.add([7, 8], row) == 1
