@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from benchmarks import stages, workloads
+from benchmarks import stages, token_calls, workloads
 from benchmarks.common import Benchmark
 
 SEED = 0
@@ -209,6 +209,76 @@ class CacheFinishedReq(Stage):
 
     def time_batch(self, batch, container):
         """Time to match what is committed of each request with a key that equals it and shares no memory with it."""
+        self.call_all()
+
+
+class PrefixMatchFrom(Repeated):
+    """Two sequences of which nine tenths are known to agree, as they do to the end."""
+
+    version = "1"
+    params = ([10_000, 100_000], list(token_calls.MATCHES))
+    param_names = ("tokens", "container")
+
+    def setup(self, tokens, container):
+        if not hasattr(self, "call"):
+            self.repeat_call(token_calls.MATCHES[container](tokens).matched, turns=5)
+
+    def time_match(self, tokens, container):
+        """Time to match what is not known yet, 100 times; `floor` compares the bytes of it."""
+        self.call_all()
+
+
+class Listing(Repeated):
+    """A part of a request as a list of Python ints, for what engines do with lists."""
+
+    version = "1"
+    params = ([16, 1_000], list(token_calls.PARTS))
+    param_names = ("tokens", "container")
+
+    def setup(self, tokens, container):
+        if not hasattr(self, "call"):
+            self.repeat_call(token_calls.PARTS[container](tokens).listed, turns=5)
+
+    def time_list(self, tokens, container):
+        """Time of 100 lists of so many tokens; `list` is a slice of one, whose ints exist already."""
+        self.call_all()
+
+
+class Drafts(Repeated):
+    """Speculative decoding of a request of 10,000 tokens: five are drafted at each step, two of them accepted."""
+
+    version = "1"
+    params = (list(token_calls.DRAFTS),)
+    param_names = ("container",)
+
+    def setup(self, container):
+        if not hasattr(self, "call"):
+            self.repeat_call(token_calls.DRAFTS[container]().steps, turns=5)
+
+    def time_steps(self, container):
+        """Time of 100 steps, each of which appends the draft and takes back what was not accepted.
+
+        With `kvpool_viewed` there is a view of all tokens at that time, so that each step copies them.
+        """
+        self.call_all()
+
+
+class TableRows(Repeated):
+    """The rows of a table: 256 in use, of 1,000 tokens each, and one that is free."""
+
+    version = "1"
+    params = (list(token_calls.ROW_CALLS), list(token_calls.ROWS_IN))
+    param_names = ("method", "container")
+
+    def setup(self, method, container):
+        if not hasattr(self, "call"):
+            self.repeat_call(getattr(token_calls.ROWS_IN[container](), method), turns=5)
+
+    def time_rows(self, method, container):
+        """Time of 256 calls, one for each row; `add` also removes what was there before.
+
+        `floor` does the same to an ndarray and a list of lengths, and checks nothing.
+        """
         self.call_all()
 
 

@@ -24,7 +24,7 @@ ALLOCATOR_COMBINATIONS = 165
 PAGE_MODULES = ("bench_pages",)
 PAGE_COMBINATIONS = 44
 TOKEN_MODULES = ("bench_tokens", "bench_token_memory")
-TOKEN_COMBINATIONS = 125
+TOKEN_COMBINATIONS = 150
 
 
 def combinations(benchmark):

@@ -16,6 +16,7 @@ from benchmarks import (
     bench_token_memory,
     bench_tokens,
     stages,
+    token_calls,
     workloads,
 )
 
@@ -83,19 +84,24 @@ def token_sequences():
     return [*(workloads.token_ids(size, bench_tokens.SEED) for size in sizes), *requests]
 
 
-def stage_code():
-    """What the containers of the stages do, as bytes: their code without names of files, comments and docstrings."""
-    containers = ("list", "array", "array_slices", "kvpool", "kvpool_single")
-    parts = [*(stages.CONTAINERS[name] for name in containers), stages.Floor, stages.Request]
-    parts += [stages.walk, stages.doubling, stages.from_list, stages.from_array, stages.from_buffer]
+def code(*parts):
+    """What is done, as bytes: code without names of files, comments and docstrings."""
     texts = []
     for part in parts:
         tree = ast.parse(inspect.getsource(part))
         for node in ast.walk(tree):
-            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
         texts.append(ast.unparse(tree))
     return [np.frombuffer("\n".join(texts).encode(), np.uint8)]
+
+
+def stage_code():
+    """What the containers of the stages do."""
+    containers = ("list", "array", "array_slices", "kvpool", "kvpool_single")
+    parts = [*(stages.CONTAINERS[name] for name in containers), stages.Floor, stages.Request]
+    parts += [stages.walk, stages.doubling, stages.from_list, stages.from_array, stages.from_buffer]
+    return code(*parts)
 
 
 STAGES = ("Ingest", "PrefixMatch", "PrefillConcat", "PrefillPerreqSlice", "BatchTorchTensor", "BatchTorchTensorCuda")
@@ -103,6 +109,9 @@ STAGES += ("DecodeAppend", "FinishConcat", "CacheFinishedReq")
 STAGE_VERSIONS = {
     f"bench_tokens.{stage}.time_batch": "2" if stage in ("PrefixMatch", "CacheFinishedReq") else "1" for stage in STAGES
 }
+
+TOKEN_CALLS = ("PrefixMatchFrom.time_match", "Listing.time_list", "Drafts.time_steps", "TableRows.time_rows")
+TOKEN_CALL_VERSIONS = {f"bench_tokens.{name}": "1" for name in TOKEN_CALLS}
 
 # Each workload: what makes it, its SHA-256, and the versions of the benchmarks that are given it. Whoever changes one
 # of them starts a new line on the graph, and has to say so here; a test compares this with what the benchmarks declare.
@@ -231,6 +240,21 @@ PINNED = {
             "bench_token_memory.TokenBytes.track_bytes_per_token": "2",
             "bench_token_memory.TokenPeakMemory.peakmem_requests": "1",
         },
+    ),
+    "tokens of single calls": (
+        lambda: [
+            *(workloads.token_ids(size, token_calls.SEED) for size in (token_calls.LENGTH, token_calls.CONTEXT)),
+            *(workloads.token_ids(size, token_calls.SEED) for size in bench_tokens.PrefixMatchFrom.params[0]),
+            *(workloads.token_ids(2 * size, token_calls.SEED) for size in bench_tokens.Listing.params[0]),
+            workloads.token_ids(token_calls.DRAFTED, token_calls.SEED, 1),
+        ],
+        "8f0fc2fd63ff64059573fd8dae155a3107ad31e891f1df895472495871a56775",
+        TOKEN_CALL_VERSIONS,
+    ),
+    "code of single calls": (
+        lambda: code(token_calls),
+        "c1a57c2d885f21a93b380bf2b79038feb68ffd3de2a25ca61aa3d4be72c42ce9",
+        TOKEN_CALL_VERSIONS,
     ),
     # What an engine's container does at each stage is work that the figures mean, as much as the tokens are.
     "code of the stages": (
