@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks import bench_token_memory, common, stages, workloads
+from benchmarks import bench_token_memory, common, stages, token_calls, workloads
 from benchmarks.budgets import Line, Measure
 from benchmarks.common import book_bytes
 from benchmarks.stages import TokenBuffer, TokenTable, match_prefix
@@ -30,6 +30,8 @@ def measurements() -> Iterator[Measure]:
     yield append_lines
     yield table_lines
     yield build_lines
+    yield call_lines
+    yield row_lines
     yield stage_lines
     yield byte_lines
 
@@ -72,7 +74,7 @@ def match_lines() -> list[Line]:
     return [
         Line("match_prefix, two int32 TokenBuffers of 100,000 that agree", statistics.median(ratios), 1.1, "x bytes"),
         Line(
-            "match_prefix, two that differ in the first 16 tokens", statistics.median(early_ratios), 0.25, "x floor(1)"
+            "match_prefix, two that differ in the first 16 tokens", statistics.median(early_ratios), 0.1, "x floor(1)"
         ),
     ]
 
@@ -151,6 +153,43 @@ def build_lines() -> list[Line]:
         theirs.append(median_us(lambda: array("q", tokens), 3))
     measured = statistics.median(ours) / statistics.median(theirs)
     return [Line("TokenBuffer of a list of 10,000", measured, 0.4, "x array")]
+
+
+def ratio(ours: Callable[[], object], theirs: Callable[[], object]) -> float:
+    """Return how much longer one call takes than another, called in turn."""
+    found, floor = [], []
+    for _ in range(30):
+        found.append(timeit.timeit(ours, number=3))
+        floor.append(timeit.timeit(theirs, number=3))
+    return statistics.median(found) / statistics.median(floor)
+
+
+def call_lines() -> list[Line]:
+    """Compare parts as lists, drafts that are taken back, and matches from a known start, with the cheapest ways."""
+    lines = []
+    for tokens, budget in ((16, 1.0), (1_000, 1.2)):
+        part = token_calls.KvpoolParts(tokens)
+        array = part.request.fill_ids[part.start : part.stop]
+        measured = ratio(part.listed, lambda array=array: [array.tolist() for _ in range(token_calls.REPEATS)])
+        lines.append(Line(f"RequestTokens.tolist of {tokens:,} tokens", measured, budget, "x ndarray"))
+    measured = ratio(token_calls.KvpoolDrafts().steps, token_calls.ListDrafts().steps)
+    lines.append(Line("RequestTokens, five tokens drafted and three taken back", measured, 2, "x list"))
+    measured = ratio(token_calls.KvpoolMatches(TOKENS).matched, token_calls.FloorMatches(TOKENS).matched)
+    lines.append(Line("match_prefix, the last tenth of 100,000 int64", measured, 1.2, "x bytes"))
+    return lines
+
+
+ROW_BUDGETS = {"add_at": 0.7, "write": 0.5, "swap": 0.4, "move": 0.4, "row": 0.8, "tensor": 2}
+
+
+def row_lines() -> list[Line]:
+    """Compare the calls of a table's rows with an ndarray's, which check nothing."""
+    lines = []
+    for name, budget in ROW_BUDGETS.items():
+        ours, theirs = token_calls.KvpoolRows(), token_calls.FloorRows()
+        measured = ratio(getattr(ours, name), getattr(theirs, name))
+        lines.append(Line(f"TokenTable.{name}, 256 rows", measured, budget, "x ndarray"))
+    return lines
 
 
 # Two functions of the same code, so that the interpreter specialises each for what it is given.
