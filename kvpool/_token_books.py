@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 
 def check_token_buffer(state: dict[str, Any]) -> None:
     """Assert that a buffer's parts agree: its array, the view that it gives out, its length and its room."""
@@ -19,11 +17,12 @@ def check_token_buffer(state: dict[str, Any]) -> None:
 
 
 def check_token_rows(state: dict[str, Any]) -> None:
-    """Assert that the rows of a table agree: their lengths, and what each may hold, 0 where it is not in use."""
-    lengths, limits, most = state["lengths"], state["limits"], state["max_tokens"]
-    assert np.isin(limits, (0, most)).all(), f"a row is limited to neither all nor nothing: {limits}"
+    """Assert that the rows of a table agree: their lengths, and the last append to each, -1 where it is not in use."""
+    lengths, appended, most = state["lengths"], state["appended"], state["max_tokens"]
+    assert ((appended >= -1) & (appended <= state["appends"])).all(), f"{appended} of {state['appends']} appends"
     assert (lengths >= 0).all(), f"a row has a negative length: {lengths}"
-    assert (lengths <= limits).all(), f"a row is longer than its limit: {lengths}, {limits}"
+    assert (lengths <= most).all(), f"a row holds more than {most} tokens: {lengths}"
+    assert (lengths[appended < 0] == 0).all(), f"a row that is not in use holds tokens: {lengths}, {appended}"
     rows, width = state["shape"]
-    assert rows == lengths.size == limits.size, f"{rows} rows with {lengths.size} lengths, {limits.size} limits"
+    assert rows == lengths.size == appended.size, f"{rows} rows with {lengths.size} lengths, {appended.size} appends"
     assert width >= most, f"a row has {width} cells for {most} tokens"

@@ -27,13 +27,15 @@ cdef class TokenRows:
     cdef int kind
     cdef readonly object tokens
     cdef readonly object lengths
-    cdef readonly object limits
     cdef object named
     cdef object sampled
+    cdef object appended
+    # How many appends there have been, those that were refused included.
+    cdef int64_t appends
     # The same in memory.
     cdef void* cells
     cdef int64_t* length
-    cdef int64_t* limit
+    cdef int64_t* last_append
     cdef int64_t* named_row
     cdef int64_t* sampled_token
 

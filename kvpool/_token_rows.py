@@ -30,8 +30,9 @@ class TokenRows:
     Tokens:   `append`, `write`, `truncate`
     Reading:  `in_use`, `lowest_not_in_use`, `state`, `packed`
 
-    `lengths` says how many tokens a row holds, `limits` how many it may: `max_tokens`, or 0 where it is not in use.
-    `named` and `sampled` are room for the rows and tokens of the append that is under way. Arguments are trusted.
+    `lengths` says how many tokens a row holds, `appended` which append was the last that named it, NOT_IN_USE where it
+    is not in use. `named` and `sampled` are room for the rows and tokens of the append that is under way. Arguments are
+    trusted.
     """
 
     def __init__(self, count, max_tokens, dtype):
@@ -40,28 +41,29 @@ class TokenRows:
         width = (-(-max_tokens // LINE) | 1) * LINE
         self.tokens = np.zeros((count, width), dtype)
         self.lengths = np.zeros(count, np.int64)
-        self.limits = np.zeros(count, np.int64)
+        self.appended = np.full(count, NOT_IN_USE, np.int64)
         self.named = np.zeros(count, np.int64)
         self.sampled = np.zeros(count, np.int64)
+        self.appends = 0
         self.count = count
         self.max_tokens = max_tokens
         self.width = width
         self.kind = kind_of(dtype)
         self.cells = cells_of(self.tokens)
         self.length = ids_in(self.lengths)
-        self.limit = ids_in(self.limits)
+        self.last_append = ids_in(self.appended)
         self.named_row = ids_in(self.named)
         self.sampled_token = ids_in(self.sampled)
 
     def in_use(self, row):
         """Tell whether a row is in use, which one that is not there is not."""
-        return 0 <= row < self.count and self.limit[row] != 0
+        return 0 <= row < self.count and self.last_append[row] != NOT_IN_USE
 
     def lowest_not_in_use(self):
         """Return the lowest row that is not in use, NOT_IN_USE where there is none."""
         row: cython.longlong
         for row in range(self.count):
-            if self.limit[row] == 0:
+            if self.last_append[row] == NOT_IN_USE:
                 return row
         return NOT_IN_USE
 
@@ -69,7 +71,7 @@ class TokenRows:
         """Take a row into use with tokens of its kind, which it has room for."""
         copy_tokens(self.cells, self.kind, row * self.width, tokens.cells, tokens.size)
         self.length[row] = tokens.size
-        self.limit[row] = self.max_tokens
+        self.last_append[row] = 0
 
     def write(self, row, offset, tokens):
         """Put tokens of its kind, which it has room for, into a row from a place on that is not beyond its end."""
@@ -95,12 +97,13 @@ class TokenRows:
         cells = behind(self.cells, self.kind, source * self.width)
         copy_tokens(self.cells, self.kind, target * self.width, cells, self.length[source])
         self.length[target] = self.length[source]
-        self.limit[target] = self.max_tokens
+        self.last_append[target] = 0
         self.remove(source)
 
     def remove(self, row):
         """Take a row out of use."""
-        self.length[row] = self.limit[row] = 0
+        self.length[row] = 0
+        self.last_append[row] = NOT_IN_USE
 
     def append(self, rows, tokens):
         """Append one token to each of many rows; False, and nothing has changed, where one cannot be.
@@ -117,32 +120,36 @@ class TokenRows:
         if not widen(rows, self.named_row) or not widen(tokens, self.sampled_token):
             return False
         # Without the names of fields, which C reads again after each write.
-        named, sampled, lengths, limits, cells = self.named_row, self.sampled_token, self.length, self.limit, self.cells
-        kind, width, rows_there = self.kind, self.width, self.count
+        named, sampled, lengths, last_append = self.named_row, self.sampled_token, self.length, self.last_append
+        cells, kind, width, rows_there, most = self.cells, self.kind, self.width, self.count, self.max_tokens
+        self.appends += 1
+        this: cython.longlong = self.appends
         for i in range(count):
             row: cython.longlong = named[i]
-            if within(row, rows_there):
+            # In use, and not named by this append before.
+            if within(row, rows_there) and within(last_append[row], this):
                 length: cython.longlong = lengths[row]
-                if within(length, limits[row]) and put_number(cells, kind, row * width + length, sampled[i]):
-                    # Until all rows have their token, the complement of its length says that a row has been named.
-                    lengths[row] = ~length
+                if length < most and put_number(cells, kind, row * width + length, sampled[i]):
+                    lengths[row] = length + 1
+                    last_append[row] = this
                     continue
             for j in range(i):
-                lengths[named[j]] = ~lengths[named[j]]
+                lengths[named[j]] -= 1
             return False
-        for i in range(count):
-            lengths[named[i]] = -lengths[named[i]]
         return True
 
     def state(self):
         """Return a copy of what the rows are, for checks."""
-        lengths, limits = new_ids(self.count), new_ids(self.count)
-        state: dict = {"lengths": lengths, "limits": limits, "max_tokens": self.max_tokens, "shape": self.tokens.shape}
+        lengths, appended = new_ids(self.count), new_ids(self.count)
+        state: dict = {"lengths": lengths, "appended": appended}
+        state["max_tokens"] = self.max_tokens
+        state["shape"] = self.tokens.shape
+        state["appends"] = self.appends
         row: cython.longlong
-        copied_length, copied_limit = ids_in(lengths), ids_in(limits)
+        copied_length, copied_append = ids_in(lengths), ids_in(appended)
         for row in range(self.count):
             copied_length[row] = self.length[row]
-            copied_limit[row] = self.limit[row]
+            copied_append[row] = self.last_append[row]
         return state
 
     def packed(self):
@@ -159,7 +166,7 @@ class TokenRows:
             start: cython.longlong = 0
             for row in range(self.count):
                 length: cython.longlong = self.length[row]
-                copied_length[row] = length if self.limit[row] else NOT_IN_USE
+                copied_length[row] = length if self.in_use(row) else NOT_IN_USE
                 copy_tokens(cells, self.kind, start, behind(self.cells, self.kind, row * self.width), length)
                 start += length
             return packed

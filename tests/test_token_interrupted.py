@@ -68,7 +68,7 @@ def state_of(tokens: Any) -> Any:
         return tokens.fill_ids.dtype, tokens.origin.tolist(), tokens.output.tolist()
     tokens.check()
     if isinstance(tokens, TokenTable):
-        in_use = [row for row, limit in enumerate(tokens._state()["limits"].tolist()) if limit]
+        in_use = [row for row, append in enumerate(tokens._state()["appended"].tolist()) if append >= 0]
         return tokens.lengths.tolist(), {row: tokens.row(row).tolist() for row in in_use}
     return tokens.dtype, tokens.tolist()
 

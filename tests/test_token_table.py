@@ -439,9 +439,11 @@ def test_takes_the_slices_of_a_buffer(table: TokenTable) -> None:
     ("part", "row", "damage", "message"),
     [
         ("lengths", 0, -1, "a row has a negative length"),
-        ("lengths", 0, 6, "a row is longer than its limit"),
-        ("lengths", 1, 1, "a row is longer than its limit"),
-        ("limits", 0, 4, "a row is limited to neither all nor nothing"),
+        ("lengths", 0, 6, "a row holds more than 5 tokens"),
+        ("lengths", 1, 1, "a row that is not in use holds tokens"),
+        ("appended", 0, -1, "a row that is not in use holds tokens"),
+        ("appended", 3, 9, "of 0 appends"),
+        ("appended", 1, -2, "of 0 appends"),
     ],
 )
 def test_check_finds_books_that_disagree(part: str, row: int, damage: int, message: str, table: TokenTable) -> None:
