@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvpool import TokenBuffer, TokenTable, match_prefix
+from kvpool import RequestTokens, TokenBuffer, TokenTable, match_prefix
 from tests.compiled import COMPILED
 from tests.tokens import REFUSED, SEQUENCES, Convert
 
@@ -89,6 +89,10 @@ class BufferMachine(RuleBasedStateMachine):
         self.buffer.extend(tokens)
         self.oracle = self.oracle[:n] + tokens
 
+    @rule()
+    def forget(self) -> None:
+        self.views.clear()
+
     @rule(start=st.none() | st.integers(-60, 60), stop=st.none() | st.integers(-60, 60))
     def list_a_part(self, start: int | None, stop: int | None) -> None:
         assert self.buffer.tolist(start, stop) == self.oracle[start:stop]
@@ -125,6 +129,66 @@ class BufferMachine(RuleBasedStateMachine):
             assert self.buffer.dtype == self.dtype
             assert len(self.buffer) == len(self.oracle)
             assert self.buffer.tolist() == self.buffer.torch().tolist() == list(self.buffer) == self.oracle
+            for view, shown in self.views:
+                assert view.tolist() == shown
+
+
+class RequestMachine(RuleBasedStateMachine):
+    """A RequestTokens beside a list and the length of its origin, and every view it ever gave beside what it showed."""
+
+    @initialize(tokens=TOKENS, convert=CONVERSIONS)
+    def build(self, tokens: list[int], convert: Convert) -> None:
+        self.request = RequestTokens(convert(tokens))
+        self.oracle = list(tokens)
+        self.origin = len(tokens)
+        self.views: list[tuple[Any, list[int]]] = []
+
+    @rule(tokens=st.lists(st.integers(0, 127), max_size=5), convert=CONVERSIONS, one_by_one=st.booleans())
+    def generate(self, tokens: list[int], convert: Convert, one_by_one: bool) -> None:
+        if one_by_one:
+            for token in tokens:
+                self.request.append(token)
+        else:
+            self.request.extend(convert(tokens))
+        self.oracle += tokens
+
+    @rule(back=st.integers(-1, 12))
+    def truncate(self, back: int) -> None:
+        n = len(self.oracle) - back
+        if self.origin <= n <= len(self.oracle):
+            self.request.truncate(n)
+            self.oracle = self.oracle[:n]
+        else:
+            with pytest.raises(ValueError, match="n must be"):
+                self.request.truncate(n)
+
+    @rule(start=st.none() | st.integers(-60, 60), stop=st.none() | st.integers(-60, 60))
+    def list_a_part(self, start: int | None, stop: int | None) -> None:
+        assert self.request.tolist(start, stop) == self.oracle[start:stop]
+
+    @rule(length=st.integers(0, 60))
+    def read(self, length: int) -> None:
+        length = min(length, len(self.oracle))
+        self.views += [
+            (self.request.committed(length), self.oracle[:length]),
+            (self.request.fill_ids, list(self.oracle)),
+            (self.request.output, self.oracle[self.origin :]),
+        ]
+
+    @rule()
+    def forget(self) -> None:
+        self.views.clear()
+
+    @rule(protocol=st.integers(2, 5))
+    def pickle(self, protocol: int) -> None:
+        self.request = pickle.loads(pickle.dumps(self.request, protocol))
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        if hasattr(self, "request"):
+            assert self.request.tolist() == self.request.fill_ids.tolist() == self.oracle
+            assert self.request.origin.tolist() == self.oracle[: self.origin]
+            assert self.request.output.tolist() == self.oracle[self.origin :]
             for view, shown in self.views:
                 assert view.tolist() == shown
 
@@ -269,7 +333,8 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestBuffer = BufferMachine.TestCase
+TestRequest = RequestMachine.TestCase
 TestTable = TableMachine.TestCase
-TestBuffer.settings = TestTable.settings = settings(
+TestBuffer.settings = TestRequest.settings = TestTable.settings = settings(
     max_examples=60 if COMPILED else 15, stateful_step_count=40, deadline=None
 )

@@ -123,6 +123,7 @@ def test_a_buffer_over_any_array_of_integers(values: Any) -> None:
 def test_what_was_never_initialised_holds_nothing() -> None:
     for kind in (TokenBuffer, Buffer):
         buffer = kind.__new__(kind)
+        buffer.truncate(0)
         assert (len(buffer), buffer.tolist(), buffer.torch().tolist()) == (0, [], [])
         buffer.append(5)
         assert buffer.tolist() == [5]
@@ -130,6 +131,8 @@ def test_what_was_never_initialised_holds_nothing() -> None:
     request = RequestTokens.__new__(RequestTokens)
     request.append(5)
     assert (request.origin.tolist(), request.output.tolist()) == ([], [5])
+    request.truncate(0)
+    assert request.tolist() == []
     rows = TokenTable.__new__(TokenTable)
     rows.check()
     rows.append([], [])
