@@ -92,7 +92,10 @@ cdef inline int64_t place_of(object bound, int64_t otherwise, int64_t length) no
 
 
 cdef inline bint may_be_seen(object array) noexcept:
-    """Tell whether an array that a field and one variable refer to may have views, or memory that is another's."""
+    """Tell whether there may be views of an array that a field and one variable refer to.
+
+    A view refers to whoever owns the memory, so that nothing is known of one that does not.
+    """
     return Py_REFCNT(<PyObject*> array) > 2 or not owns_its_cells(array)
 
 

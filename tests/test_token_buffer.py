@@ -442,14 +442,23 @@ def test_a_view_shows_what_it_did_when_other_tokens_follow(view: Any, spare: boo
     buffer.check()
 
 
-def test_an_array_that_a_buffer_was_put_over_is_not_written_to() -> None:
-    frame = pickle.dumps(TokenBuffer([1, 2, 3]), 5, buffer_callback=(sent := []).append)
-    memory = bytearray(sent[0].raw())
-    buffer = pickle.loads(frame, buffers=[memory])
+@pytest.mark.parametrize("protocol", [None, 2, 5])
+def test_an_array_that_a_buffer_was_put_over_is_not_written_to(protocol: int | None) -> None:
+    values = np.array([1, 2, 3])
+    buffer = (
+        TokenBuffer._over(values) if protocol is None else pickle.loads(pickle.dumps(TokenBuffer(values), protocol))
+    )
+    view = buffer.numpy()
     buffer.truncate(1)
     buffer.append(9)
+    total = buffer + [8, 7]  # noqa: RUF005
+    part = total[1:]
+    total.truncate(2)
+    total.extend([6, 5])
+    assert total.tolist() == [1, 9, 6, 5]
     assert buffer.tolist() == [1, 9]
-    assert np.frombuffer(memory, np.int64).tolist() == [1, 2, 3]
+    assert values.tolist() == view.tolist() == [1, 2, 3]
+    assert part.tolist() == [9, 8, 7]
 
 
 @pytest.mark.compiled  # As plain Python every buffer may have views.
