@@ -4,10 +4,11 @@ from kvpool.errors import CountError, FreeError, TakeError
 from kvpool.host import HostAllocator
 from kvpool.lanes import OwnerLaneAllocator
 from kvpool.page_counts import PageCounts
+from kvpool.paged import PagedAllocator
 from kvpool.prefix import match_prefix
 from kvpool.request_tokens import RequestTokens
 from kvpool.runs import count_runs, page_runs
-from kvpool.snapshots import HostSnapshot, HostStats, LaneSnapshot, PageCountsSnapshot
+from kvpool.snapshots import HostSnapshot, HostStats, LaneSnapshot, PageCountsSnapshot, PagedSnapshot
 from kvpool.staging import BatchStager
 from kvpool.token_buffer import TokenBuffer
 from kvpool.token_table import TokenTable
@@ -23,6 +24,8 @@ __all__ = [
     "OwnerLaneAllocator",
     "PageCounts",
     "PageCountsSnapshot",
+    "PagedAllocator",
+    "PagedSnapshot",
     "RequestTokens",
     "TakeError",
     "TokenBuffer",

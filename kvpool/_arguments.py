@@ -61,6 +61,13 @@ def count(value: object, name: str) -> int:
     return number
 
 
+def flag(value: object, name: str) -> bool:
+    """Return an argument that must be True or False; anything else is a TypeError."""
+    if value is not True and value is not False:
+        raise TypeError(f"{name} must be a bool, not {type(value).__name__}")
+    return value
+
+
 def pages_for(need_size: object, page_size: int) -> int:
     """Return how many pages `need_size` slots are; slots that are not whole pages are a ValueError.
 
@@ -93,10 +100,7 @@ def as_int64(values: Integers, name: str) -> Int64Array:
     and ValueError for a shape that is not one-dimensional or a number outside int64.
     """
     if isinstance(values, torch.Tensor):
-        try:
-            values = _array_of(values)
-        except (TypeError, RuntimeError, NotImplementedError):
-            raise TypeError(f"{name} must be integers, not {values.dtype} on {values.device}") from None
+        values = _array_of(values, name)
     if not isinstance(values, np.ndarray):
         return _sequence_as_int64(values, name)
     refuse_masked(values, name)
@@ -118,12 +122,15 @@ def as_int64(values: Integers, name: str) -> Int64Array:
     return array
 
 
-def _array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """Return a tensor as an ndarray; a RuntimeError where it has no memory, of which numpy would make some up."""
-    array: npt.NDArray[Any] = tensor.numpy(force=True)
-    if array.size > 0 and tensor.data_ptr() == 0:
-        raise RuntimeError("the tensor has no memory")
-    return array
+def _array_of(tensor: torch.Tensor, name: str) -> npt.NDArray[Any]:
+    """Return a tensor as an ndarray; a TypeError where numpy has no such dtype, or would make memory up."""
+    try:
+        array: npt.NDArray[Any] = tensor.numpy(force=True)
+        if array.size == 0 or tensor.data_ptr() != 0:
+            return array
+    except (TypeError, RuntimeError, NotImplementedError):
+        pass
+    raise TypeError(f"{name} must be integers, not {tensor.dtype} on {tensor.device}")
 
 
 def refuse_masked(values: npt.NDArray[Any], name: str) -> None:
@@ -168,17 +175,45 @@ def page_ids_as_int64(values: Integers, name: str, page_size: int, error: type[P
         raise error({"out of range": [beyond.value // page_size]}) from None
 
 
-def pages_in_any_order(slots: Int64Array, page_size: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+def first_of_rows(table: Any, lengths: Integers, page_size: int) -> Int64Array:
+    """Return the first `lengths[i]` slots of each row i of a two-dimensional table, row after row: a copy.
+
+    Raises ValueError for another shape, for lengths that are not one a row or that a row does not have, TypeError for
+    what are no integers, and FreeError for a slot that no int64 addresses.
+    """
+    if isinstance(table, torch.Tensor):
+        table = _array_of(table, "slots")
+    if not isinstance(table, np.ndarray):
+        raise TypeError(f"slots must be a tensor or an ndarray of rows, not {type(table).__name__}")
+    refuse_masked(table, "slots")
+    rows = np.asarray(table)
+    if rows.ndim != 2:
+        raise ValueError(f"slots must have two dimensions, but have shape {rows.shape}")
+    counts = as_int64(lengths, "lengths")
+    if counts.size != rows.shape[0]:
+        raise ValueError(f"lengths must be one for each of the {rows.shape[0]} rows, not {counts.size}")
+    wrong = np.flatnonzero((counts < 0) | (counts > rows.shape[1]))
+    if wrong.size:
+        raise ValueError(f"lengths must be 0 to {rows.shape[1]}, but that of row {wrong[0]} is {counts[wrong[0]]}")
+    first = rows[np.arange(rows.shape[1]) < counts[:, np.newaxis]]
+    return page_ids_as_int64(first, "slots", page_size)
+
+
+def pages_in_any_order(
+    slots: Int64Array, page_size: int, partial: bool = False
+) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the page ids that slots in any order make up, the incomplete pages, and those named twice.
 
-    The page ids are in the order of their first slot; each appears once. O(n log n) in the number of slots.
+    The page ids are in the order of their first slot; each appears once. Where `partial`, no page is incomplete: any of
+    its slots stand for it. O(n log n) in the number of slots.
     """
     slot, first_position, repeats = np.unique(slots, return_index=True, return_counts=True)
     page_ids, start, distinct = np.unique(slot // page_size, return_index=True, return_counts=True)
     if page_ids.size == 0:
         return page_ids, page_ids, page_ids
-    incomplete = page_ids[distinct < page_size]
-    twice = page_ids[(distinct == page_size) & (np.maximum.reduceat(repeats, start) > 1)]
+    wanted = 1 if partial else page_size
+    incomplete = page_ids[distinct < wanted]
+    twice = page_ids[(distinct >= wanted) & (np.maximum.reduceat(repeats, start) > 1)]
     return page_ids[np.argsort(np.minimum.reduceat(first_position, start))], incomplete, twice
 
 
@@ -189,12 +224,13 @@ def faults_of(
     page_range: range,
     is_free: Callable[[Int64Array], npt.NDArray[np.bool_]],
     error: type[PagesError] = FreeError,
+    is_held: Callable[[Int64Array], npt.NDArray[np.bool_]] | None = None,
 ) -> PagesError | None:
     """Return the error for pages that are out of range, reserved, incomplete or given twice; None for no fault.
 
-    As are pages that are free, or for a TakeError those that are not. Ids from 0 up to the start of the range are
-    reserved. A page that has several faults is named for the first of them:
-    its id, its slots, its state.
+    As are pages that are free, or for a TakeError those that are not, and pages that `is_held` says were given back in
+    a group of frees that is open. Ids from 0 up to the start of the range are reserved. A page that has several faults
+    is named for the first of them: its id, its slots, its state.
     """
     page_ids = np.sort(page_ids)
     in_range = (page_ids >= page_range.start) & (page_ids < page_range.stop)
@@ -208,6 +244,8 @@ def faults_of(
         "given twice in one call": np.intersect1d(twice, valid),
         **({"not free": whole[~is_free(whole)]} if error is TakeError else {"already free": whole[is_free(whole)]}),
     }
+    if is_held is not None:
+        faults["already given back in this group"] = whole[is_held(whole)]
     found = {reason: pages.tolist() for reason, pages in faults.items() if pages.size}
     return error(found) if found else None
 

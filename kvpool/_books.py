@@ -17,6 +17,10 @@ BLOCK_PAGES = 16
 NOTHING = -1
 NOWHERE = 2**32 - 1
 
+# What a page of a PagedAllocator is.
+FREE, HELD, RESERVED = 1, 2, 3
+
+Int64Array = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -117,6 +121,44 @@ def check_lane(rank: int, free: dict[str, Any], released: dict[str, Any]) -> Non
     is_released = check_run_index(released, f"released set of rank {rank}")
     both = np.flatnonzero(is_free & is_released)
     assert both.size == 0, f"rank {rank}: both free and released are {both.tolist()}"
+
+
+def check_page_set(state: dict[str, Any], name: str) -> Int64Array:
+    """Assert that the levels of a set of pages agree; return its pages, ascending."""
+    starts, words = state["starts"], np.asarray(state["words"])
+    levels = [words[start:stop] for start, stop in pairwise(starts)]
+    assert starts[-1] == words.size, f"{name}: levels end at {starts[-1]}, there are {words.size} words"
+    pages = np.flatnonzero(np.unpackbits(levels[0].view(np.uint8), bitorder="little"))
+    assert pages.size == state["count"], f"{name}: counts {state['count']} pages, holds {pages.size}"
+    assert not pages.size or pages[-1] < state["num_pages"], f"{name}: pages beyond the last: {pages.tolist()}"
+    for level, (below, above) in enumerate(pairwise(levels), start=1):
+        holding = np.zeros(64 * len(above), np.bool_)
+        holding[: len(below)] = below != 0
+        wrong = np.flatnonzero(np.packbits(holding, bitorder="little").view(np.uint64) != above)
+        assert not wrong.size, f"{name}: level {level} is wrong at words {wrong.tolist()}"
+    return pages
+
+
+def check_free_pages(state: dict[str, Any], held: Int64Array) -> None:
+    """Assert that the pages in the order are those that are free, and those of the open group those that are held."""
+    num_pages, states = state["num_pages"], np.asarray(state["states"])
+    assert states[0] == RESERVED, f"page 0 is {states[0]}, not reserved"
+    wrong = np.flatnonzero(states[1:] > HELD) + 1
+    assert not wrong.size, f"pages {wrong.tolist()} are neither taken, free nor held"
+    if state["ring"] is None:
+        free, released = (check_page_set(state[name], f"{name} pages") for name in ("free", "released"))
+        both = np.intersect1d(free, released)
+        assert not both.size, f"both free and released are {both.tolist()}"
+        order = np.concatenate([free, released])
+    else:
+        assert 0 <= state["head"] < max(num_pages, 1), f"the first page stands at {state['head']} of {num_pages}"
+        assert 0 <= state["length"] <= num_pages, f"the order counts {state['length']} of {num_pages} pages"
+        order = np.roll(np.asarray(state["ring"]), -state["head"])[: state["length"]]
+    assert order.size == state["length"], f"the order counts {state['length']} pages, holds {order.size}"
+    expected = np.flatnonzero(states == FREE)
+    assert np.array_equal(np.sort(order), expected), f"the order holds {order.tolist()}, free are {expected.tolist()}"
+    expected = np.flatnonzero(states == HELD)
+    assert np.array_equal(np.sort(held), expected), f"the group has {held.tolist()}, held are {expected.tolist()}"
 
 
 def _runs_of_chunk(bits: Bools, chunk: int) -> tuple[int, int, int]:

@@ -154,14 +154,14 @@ def packed(values: Any) -> Any:
 def expand(slots: Any, count: int, page_size: int) -> None:
     if count == 0:
         return
-    ids = np.array(slots)[len(slots) - count :]
-    np.asarray(slots)[:] = (ids[:, None] * page_size + np.arange(page_size)).ravel()
+    ids = np.array(slots[count * (page_size - 1) : count * page_size])
+    np.asarray(slots)[: count * page_size] = (ids[:, None] * page_size + np.arange(page_size)).ravel()
 
 
 def pages_of(slots: Any, count: int, page_size: int, pages: Any) -> bool:
     if count == 0:
         return True
-    blocks = np.array(slots).reshape(count, page_size)
+    blocks = np.array(slots[: count * page_size]).reshape(count, page_size)
     first = blocks[:, :1]
     if (first < 0).any() or (first % page_size).any() or (blocks != first + np.arange(page_size)).any():
         return False

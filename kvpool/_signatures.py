@@ -42,6 +42,10 @@ def page_counts(num_pages: int) -> None:
     """Of PageCounts."""
 
 
+def paged_allocator(num_pages: int, page_size: int, *, device: str | torch.device = "cpu", order: str = "fifo") -> None:
+    """Of PagedAllocator."""
+
+
 def token_buffer(tokens: Tokens = (), dtype: npt.DTypeLike = np.int64) -> None:
     """Of TokenBuffer."""
 

@@ -55,3 +55,19 @@ class LaneSnapshot:
     page_size: int
     cp_size: int
     page_bits: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PagedSnapshot:
+    """An immutable picture of a PagedAllocator, equal to another of the same geometry, order and page states.
+
+    `group` is None, or what the group of frees that is open has: page ids that came as slots, those that came as page
+    ids, and the slots of pages that were given in part.
+    """
+
+    num_pages: int
+    page_size: int
+    order: str
+    free_pages: bytes
+    released_pages: bytes
+    group: tuple[bytes, bytes, bytes] | None

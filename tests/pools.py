@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator
+from kvpool import HostAllocator, OwnerLaneAllocator, PagedAllocator
 
 INPUTS: dict[str, Callable[[list[int]], Any]] = {
     "list": list,
@@ -38,6 +38,8 @@ class Kind:
     def take(self, pool: Any, n: int, policy: str | None = None) -> torch.Tensor | None:
         if isinstance(pool, OwnerLaneAllocator):
             return pool.alloc_pages_with_owners([i % pool.cp_size for i in range(n)])
+        if isinstance(pool, PagedAllocator):
+            return pool.alloc(n * pool.page_size)
         method = {"fifo": pool.alloc, "contiguous": pool.alloc_contiguous_preferred}
         return method.get(policy or "fifo", pool.alloc_fewest_runs)(n * pool.page_size)
 
@@ -65,6 +67,16 @@ def _lanes(page_size: int, cp_size: int, selection: str) -> Kind:
     )
 
 
+def _paged(page_size: int, order: str) -> Kind:
+    return Kind(
+        f"paged-{page_size}-{order}",
+        page_size,
+        lambda: PagedAllocator(24, page_size, order=order),
+        range(1, 25),
+        (order,),
+    )
+
+
 HOST = [_host(page_size) for page_size in (1, 64)]
 LANES = [
     _lanes(page_size, cp_size, selection)
@@ -72,4 +84,5 @@ LANES = [
     for cp_size in (1, 3, 8)
     for selection in ("fifo", "contiguous")
 ]
-KINDS = HOST + LANES
+PAGED = [_paged(page_size, order) for page_size in (1, 64) for order in ("fifo", "lifo", "sorted")]
+KINDS = HOST + LANES + PAGED

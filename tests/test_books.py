@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvpool import HostAllocator, OwnerLaneAllocator
-from kvpool._books import check_lane, check_order, check_run_index
+from kvpool import HostAllocator, OwnerLaneAllocator, PagedAllocator
+from kvpool._books import check_free_pages, check_lane, check_order, check_run_index
 
 Damage = Callable[[dict[str, Any]], None]
 
@@ -195,3 +195,84 @@ def test_a_damaged_lane_is_found_out() -> None:
                 check_lane(rank, *books)
         with pytest.raises(AssertionError, match=f"rank {rank}: both free and released"):
             check_lane(rank, free, free)
+
+
+def paged_books(order: str) -> tuple[dict[str, Any], np.ndarray]:
+    """Return the books of a pool whose first page stands in the middle of its ring, and of which a group is open."""
+    pool = PagedAllocator(5_000, 2, order=order)
+    pool.alloc_pages(3_000)
+    pool.return_pages(list(range(1, 2_000, 3)))
+    pool.alloc_pages(1_990)
+    pool.return_pages([2_500, 2_400])
+    pool.free_group_begin()
+    pool.free([5_600, 5_601, 5_610], partial=True)
+    pool.return_pages([2_701, 2_700])
+    return pool._books()
+
+
+def within(name: str, damage: Damage) -> Damage:
+    return lambda state: damage(state[name])
+
+
+PAGED_DAMAGE: dict[str, tuple[str, Damage, str]] = {
+    "state: free": ("fifo", element("states", lambda state: 2_600, lambda page: 1), "the order holds"),
+    "state: held": ("lifo", element("states", lambda state: 2_600, lambda page: 2), "the group has"),
+    "state: taken": ("sorted", element("states", lambda state: 2_400, lambda page: 0), "the order holds"),
+    "state: none": ("sorted", element("states", lambda state: 2_600, lambda page: 3), "neither"),
+    "state: page 0": ("fifo", element("states", lambda state: 0, lambda page: 0), "reserved"),
+    "length": ("fifo", setting("length", lambda length: length - 1), "the order holds"),
+    "length: below 0": ("fifo", setting("length", lambda length: -1), "the order counts"),
+    "length: too long": ("lifo", setting("length", lambda length: 5_001), "the order counts"),
+    "length, sorted": ("sorted", setting("length", lambda length: length - 1), "the order counts"),
+    "head": ("fifo", setting("head", lambda head: head + 1), "the order holds"),
+    "head: beyond the ring": ("fifo", setting("head", lambda head: 5_000), "the first page stands at"),
+    "ring": ("lifo", element("ring", lambda state: state["head"], lambda page: 2_600), "the order holds"),
+    "free: count": ("sorted", within("free", setting("count", lambda count: count + 1)), "free pages: counts"),
+    "free: words": (
+        "sorted",
+        within("free", element("words", lambda state: 40, lambda word: word ^ 1)),
+        "free pages: counts",
+    ),
+    "free: a level": (
+        "sorted",
+        within("free", element("words", lambda state: state["starts"][1], lambda word: word ^ 1 << 50)),
+        "free pages: level 1",
+    ),
+    "free: beyond the last": (
+        "sorted",
+        within("free", setting("num_pages", lambda pages: 4_000)),
+        "free pages: pages beyond the last",
+    ),
+    "released: the last level": (
+        "sorted",
+        within("released", element("words", lambda state: state["starts"][2], lambda word: 0)),
+        "released pages: level 2",
+    ),
+    "released: levels": (
+        "sorted",
+        within("released", setting("starts", lambda starts: [*starts[:-1], starts[-1] + 1])),
+        "released pages: levels end at",
+    ),
+    "both": (
+        "sorted",
+        lambda state: state.update(released=state["free"]),
+        "both free and released",
+    ),
+}
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo", "sorted"])
+def test_paged_books_that_are_right_pass(order: str) -> None:
+    state, held = paged_books(order)
+    assert held.tolist() == [2_800, 2_805, 2_701, 2_700]
+    check_free_pages(state, held)
+    with pytest.raises(AssertionError, match="the group has"):
+        check_free_pages(state, held[1:])
+
+
+@pytest.mark.parametrize(("order", "damage", "found"), PAGED_DAMAGE.values(), ids=PAGED_DAMAGE.keys())
+def test_damaged_paged_books_are_found_out(order: str, damage: Damage, found: str) -> None:
+    state, held = paged_books(order)
+    damage(state)
+    with pytest.raises(AssertionError, match=found):
+        check_free_pages(state, held)

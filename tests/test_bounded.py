@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from kvpool import HostAllocator
+from kvpool import HostAllocator, PagedAllocator
 
 LARGE = 4_194_304
 MOST_STEPS = 400
@@ -214,3 +214,29 @@ def test_the_dearest_return_joins_runs_at_the_borders_of_chunks() -> None:
         watched.pool.return_pages(free)
         watched.give_few(spots, as_slots=False)
     print(watched.worst)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kept", [1, 7, 64, 100_000])
+@pytest.mark.parametrize("order", ["fifo", "lifo", "sorted"])
+def test_no_small_call_of_a_paged_pool_pays_for_what_is_free_or_released(order: str, kept: int) -> None:
+    pool = PagedAllocator(LARGE, 1, order=order)
+    random = np.random.Generator(np.random.PCG64(5))
+    everything = pool.alloc_pages(LARGE)
+    assert everything is not None
+    # Far apart, and given back in an order that has nothing to do with addresses.
+    free = everything[:: LARGE // kept]
+    pool.return_pages(random.permutation(free))
+    held = list(random.permutation(np.setdiff1d(everything[:: LARGE // 50_000], free)).reshape(-1, 1))
+    worst = 0
+    for size in random.integers(1, 9, 20_000).tolist():
+        before = pool._steps
+        if random.random() < 0.5:
+            pages = pool.alloc_pages(size)
+            held += [] if pages is None else [pages]
+        else:
+            pool.return_pages(held.pop(int(random.integers(len(held)))))
+        worst = max(worst, pool._steps - before)
+    pool.check()
+    print(order, kept, worst)
+    assert worst <= MOST_STEPS

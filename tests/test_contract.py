@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, PagedAllocator
 from tests.pools import INPUTS, Kind
 
 
@@ -210,6 +210,10 @@ def test_a_snapshot_of_another_geometry_is_refused(kind: Kind, pool: Any) -> Non
     if isinstance(pool, OwnerLaneAllocator):
         rest = (kind.page_size, pool.cp_size)
         others = [OwnerLaneAllocator(pool.physical_pages + 1, *rest), OwnerLaneAllocator(24, 2, 1)]
+    if isinstance(pool, PagedAllocator):
+        other_order = "lifo" if pool.order == "fifo" else "fifo"
+        others = [PagedAllocator(*each, order=pool.order) for each in ((23, kind.page_size), (24, 2))]
+        others.append(PagedAllocator(24, kind.page_size, order=other_order))
     for other in others:
         with unchanged(pool), pytest.raises(ValueError, match="snapshot"):
             pool.restore(other.snapshot())
@@ -236,6 +240,8 @@ def test_a_malformed_geometry_is_refused(size: Any) -> None:
         lambda: OwnerLaneAllocator(size),
         lambda: OwnerLaneAllocator(4, size),
         lambda: OwnerLaneAllocator(4, 64, size),
+        lambda: PagedAllocator(size, 64),
+        lambda: PagedAllocator(4, size),
     ):
         with pytest.raises(error, match=r"pages|page_size|cp_size"):
             build()

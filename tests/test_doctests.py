@@ -34,5 +34,6 @@ def test_every_type_and_function_has_an_example() -> None:
         "HostStats",
         "LaneSnapshot",
         "PageCountsSnapshot",
+        "PagedSnapshot",
         "TakeError",
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, page_runs
+from kvpool import FreeError, HostAllocator, OwnerLaneAllocator, PagedAllocator, page_runs
 from tests.pools import INPUTS, Kind
 from tests.test_contract import unchanged
 
@@ -54,38 +54,48 @@ def test_freeing_what_no_int64_holds(kind: Kind, pool: Any) -> None:
 
 
 def test_freeing_the_reserved_page() -> None:
-    pool = OwnerLaneAllocator(8, page_size=4, cp_size=2)
-    pool.alloc_pages_with_owners([0, 1])
-    with unchanged(pool), pytest.raises(FreeError, match="page 0: reserved"):
-        pool.free([0, 1, 2, 3])
-    with unchanged(pool), pytest.raises(FreeError, match="page 0: reserved"):
-        pool.return_pages([1, 0])
+    lanes, paged = OwnerLaneAllocator(8, page_size=4, cp_size=2), PagedAllocator(8, page_size=4)
+    lanes.alloc_pages_with_owners([0, 1])
+    paged.alloc(8)
+    for pool in (lanes, paged):
+        with unchanged(pool), pytest.raises(FreeError, match="page 0: reserved"):
+            pool.free([0, 1, 2, 3])
+        with unchanged(pool), pytest.raises(FreeError, match="page 0: reserved"):
+            pool.return_pages([1, 0])
 
 
 def test_freeing_a_part_of_a_page() -> None:
-    for pool in (HostAllocator(8, 4), OwnerLaneAllocator(8, 4, 1)):
+    for pool in (HostAllocator(8, 4), OwnerLaneAllocator(8, 4, 1), PagedAllocator(8, 4)):
         slots = torch.arange(4, 12)
-        (pool.alloc(32) if isinstance(pool, HostAllocator) else pool.alloc_pages_with_owners([0, 0, 0]))
+        (pool.alloc_pages_with_owners([0, 0, 0]) if isinstance(pool, OwnerLaneAllocator) else pool.alloc(32))
         for part in (slots[:3], slots[:7], slots[2:6], slots[[0, 0, 1, 2]], slots[1:]):
             with unchanged(pool), pytest.raises(FreeError, match="incomplete"):
                 pool.free(part)
 
 
-@pytest.mark.parametrize("method", ["alloc", "alloc_contiguous_preferred", "alloc_fewest_runs"])
-def test_a_size_that_is_negative_not_whole_pages_or_no_integer(method: str) -> None:
-    pool = HostAllocator(8, 4)
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [
+        (HostAllocator, "alloc"),
+        (HostAllocator, "alloc_contiguous_preferred"),
+        (HostAllocator, "alloc_fewest_runs"),
+        (PagedAllocator, "alloc"),
+    ],
+)
+def test_a_size_that_is_negative_not_whole_pages_or_no_integer(base: Any, method: str) -> None:
+    pool = base(8, 4)
     for size in (-4, -1, 1, 6, 33, np.int64(-4)):
         with unchanged(pool), pytest.raises(ValueError, match="need_size"):
             getattr(pool, method)(size)
     for size in (4.0, True, np.True_, "4", None, np.float64(4), torch.tensor(4.0)):
         with unchanged(pool), pytest.raises(TypeError, match="need_size"):
             getattr(pool, method)(size)
-    assert getattr(pool, method)(np.uint8(4)).tolist() == [0, 1, 2, 3]
+    assert (getattr(pool, method)(np.uint8(4)) % 4).tolist() == [0, 1, 2, 3]
 
 
 def test_a_number_of_pages_that_is_negative_or_no_integer() -> None:
-    pool = HostAllocator(8, 4)
-    for method in (pool.alloc_pages, pool.alloc_runs):
+    pool, paged = HostAllocator(8, 4), PagedAllocator(8, 4)
+    for method in (pool.alloc_pages, pool.alloc_runs, paged.alloc_pages):
         with unchanged(pool), pytest.raises(ValueError, match="num_pages"):
             method(-1)
         for size in (2.0, True, "2"):
@@ -103,11 +113,12 @@ def test_a_live_result_does_not_keep_the_pool_alive(kind: Kind) -> None:
 
 
 def test_page_ids_own_their_memory(kind: Kind, pool: Any) -> None:
-    arrays = (
-        [pool.select_pages([0] * 2)]
-        if isinstance(pool, OwnerLaneAllocator)
-        else [pool.alloc_pages(2, policy) for policy in kind.policies] + [pool.free_page_ids()]
-    )
+    if isinstance(pool, OwnerLaneAllocator):
+        arrays = [pool.select_pages([0] * 2)]
+    elif isinstance(pool, PagedAllocator):
+        arrays = [pool.alloc_pages(2)]
+    else:
+        arrays = [pool.alloc_pages(2, policy) for policy in kind.policies] + [pool.free_page_ids()]
     for array in arrays:
         assert array.dtype == np.int64
         assert array.base is None

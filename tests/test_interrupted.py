@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts
+from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts, PagedAllocator
 from tests.pools import Kind
 
 CALLS = 20_000
@@ -44,9 +44,28 @@ def page_counts() -> PageCounts:
     return counts
 
 
+def paged_pool(order: str) -> PagedAllocator:
+    pool = PagedAllocator(300, 4, order=order)
+    pool.alloc(800)
+    pool.return_pages(list(range(3, 60)))
+    if order == "sorted":
+        # Few are free and many released.
+        pool.alloc_pages(95)
+    return pool
+
+
+def grouping_pool(order: str) -> PagedAllocator:
+    pool = paged_pool(order)
+    pool.free_group_begin()
+    pool.free([280, 281, 284, 285, 286], partial=True)
+    pool.return_pages([80, 79])
+    return pool
+
+
 HOST_PICTURE = HostAllocator(700, 2).snapshot()
 LANE_PICTURE = OwnerLaneAllocator(300, 2, 2).snapshot()
 COUNTS_PICTURE = PageCounts(700).snapshot()
+PAGED_PICTURES = {order: PagedAllocator(300, 4, order=order).snapshot() for order in ("fifo", "lifo", "sorted")}
 HELD = list(range(200, 260))
 OWNERS = [0, 1, 1, 0] * 9
 
@@ -113,10 +132,47 @@ COUNT_CALLS: dict[str, Callable[[Any], Any]] = {
     "restore": lambda counts: counts.restore(COUNTS_PICTURE),
     "held_page_ids": lambda counts: counts.held_page_ids(),
 }
+PAGED_HELD = list(range(400, 460))
+ROWS = np.arange(400, 448).reshape(2, 24)
+PAGED_CALLS: dict[str, Callable[[Any], Any]] = {
+    "alloc": lambda pool: pool.alloc(60),
+    "alloc nothing": lambda pool: pool.alloc(0),
+    "alloc of too much": lambda pool: pool.alloc(4_000),
+    "alloc of a wrong size": lambda pool: pool.alloc(3),
+    "alloc_pages": lambda pool: pool.alloc_pages(30),
+    "alloc_extend": lambda pool: pool.alloc_extend([0, 5, 8], [30, 9, 20], [-1, 400, 7]),
+    "alloc_extend, tensors": lambda pool: pool.alloc_extend(*map(torch.tensor, ([0, 5], [30, 9], [-1, 400]))),
+    "alloc_extend, too much": lambda pool: pool.alloc_extend([0], [4_000], [-1]),
+    "alloc_extend, wrong": lambda pool: pool.alloc_extend([0, 5], [30, 9], [-1, 401]),
+    "alloc_decode": lambda pool: pool.alloc_decode(np.array([1, 6, 9] * 9), np.array([-1, 400, 407] * 9)),
+    "alloc_decode, lists": lambda pool: pool.alloc_decode([1, 6, 9], [-1, 400, 407]),
+    "alloc_decode, wrong": lambda pool: pool.alloc_decode([1, 6], [-1, 401]),
+    "free, tensor": lambda pool: pool.free(torch.tensor(PAGED_HELD)),
+    "free, list": lambda pool: pool.free(PAGED_HELD),
+    "free, in any order": lambda pool: pool.free(PAGED_HELD[::-1]),
+    "free, partial": lambda pool: pool.free([*PAGED_HELD, 467], partial=True),
+    "free, partial in any order": lambda pool: pool.free(PAGED_HELD[1::-2], partial=True),
+    "free, partial, again": lambda pool: pool.free([283, 287, 400], partial=True),
+    "free of free pages": lambda pool: pool.free([12, 13, 14, 15, 400, 401, 402, 403]),
+    "free_rows": lambda pool: pool.free_rows(ROWS, [5, 24]),
+    "free_rows, wrong": lambda pool: pool.free_rows(ROWS, [5, 25]),
+    "return_pages": lambda pool: pool.return_pages(range(130, 100, -1)),
+    "return_pages, twice": lambda pool: pool.return_pages(np.array([120, 120, 9_999])),
+    "free_group_begin": lambda pool: pool.free_group_begin(),
+    "free_group_end": lambda pool: pool.free_group_end(),
+    "free_pages": lambda pool: pool.free_pages,
+    "restore": lambda pool: pool.restore(PAGED_PICTURES[pool.order]),
+    "clear": lambda pool: pool.clear(),
+    "snapshot": lambda pool: pool.snapshot(),
+}
 POOLS: dict[str, tuple[Callable[[], Any], dict[str, Callable[[Any], Any]]]] = {
     "host": (host_pool, HOST_CALLS),
     "lanes": (lane_pool, LANE_CALLS),
     "counts": (page_counts, COUNT_CALLS),
+    "paged, fifo": (lambda: paged_pool("fifo"), PAGED_CALLS),
+    "paged, lifo": (lambda: grouping_pool("lifo"), PAGED_CALLS),
+    "paged, sorted": (lambda: paged_pool("sorted"), PAGED_CALLS),
+    "paged, sorted in a group": (lambda: grouping_pool("sorted"), PAGED_CALLS),
 }
 
 
@@ -224,6 +280,16 @@ def test_an_element_that_cannot_be_converted_changes_nothing(kind: Kind, pool: A
             with pytest.raises(KeyboardInterrupt):
                 setattr(pool, name, pages)
         assert pool.snapshot() == before
+    if isinstance(pool, PagedAllocator):
+        odd, zeros, ones = [1] * place + [Refuses()], [0] * (place + 1), [1] * (place + 1)
+        for arguments in ((odd, ones, ones), (zeros, odd, ones), (zeros, ones, odd)):
+            with pytest.raises(KeyboardInterrupt):
+                pool.alloc_extend(*arguments)
+            with pytest.raises(KeyboardInterrupt):
+                pool.alloc_decode(*arguments[1:] if odd is not arguments[0] else (odd, ones))
+        with pytest.raises(KeyboardInterrupt):
+            pool.free_rows(np.zeros((place + 1, 1), np.int64), odd)
+        assert pool.snapshot() == before
     pool.check()
 
 
@@ -282,6 +348,12 @@ def test_a_list_that_its_elements_change_is_read_as_it_was(kind: Kind, pool: Any
         taken = pool.select_pages(owners)
         assert taken is not None
         assert len(taken) == 2
+    if isinstance(pool, PagedAllocator):
+        lengths: list[Any] = []
+        lengths.extend([Calls(1, lambda: change(lengths)), 1])
+        slots = pool.alloc_decode(lengths, [-1, -1])
+        assert slots is not None
+        assert len(slots) == 2
 
 
 @pytest.mark.compiled  # As plain Python a list is read in many steps.

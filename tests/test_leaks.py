@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts, RequestTokens, TokenBuffer, TokenTable, match_prefix
+from kvpool import (
+    HostAllocator,
+    OwnerLaneAllocator,
+    PageCounts,
+    PagedAllocator,
+    RequestTokens,
+    TokenBuffer,
+    TokenTable,
+    match_prefix,
+)
 
 CALLS = 2_000
 #: What the interpreter itself may come to keep: caches, free lists.
@@ -121,6 +130,63 @@ LANES: list[Call] = [
 ]
 
 
+def paged(order: str) -> PagedAllocator:
+    pool = PagedAllocator(64, 2, order=order)
+    pool.alloc(64)
+    return pool
+
+
+def grouped(pool: Any) -> None:
+    pool.free_group_begin()
+    pool.free(pool.alloc(4))
+    pool.free(pool.alloc(2)[:1], partial=True)
+    pool.return_pages(pool.alloc_pages(2))
+    pool.free_group_end()
+
+
+PAGED: list[Call] = [
+    lambda pool: pool.free(pool.alloc(8)),
+    lambda pool: pool.free(pool.alloc(8).numpy()[::-1]),
+    lambda pool: pool.free(pool.alloc_extend([0, 0], [3, 4], [-1, -1]), partial=True),
+    lambda pool: pool.free(pool.alloc_extend([0, 0], [3, 4], [-1, -1]).flip(0), partial=True),
+    lambda pool: pool.free(pool.alloc_decode(torch.tensor([3, 1]), np.array([-1, -1])).tolist(), partial=True),
+    lambda pool: pool.return_pages(pool.alloc_pages(3)),
+    lambda pool: pool.free_rows(pool.alloc(8).reshape(2, 4), [4, 3]),
+    lambda pool: pool.free_rows(pool.alloc(8).reshape(2, 4).to(torch.int32), torch.tensor([4, 3])),
+    lambda pool: (pool.alloc(10**6), pool.alloc_pages(10**6), pool.alloc_extend([0], [10**6], [-1])),
+    lambda pool: pool.alloc_decode([1] * 1_000, [-1] * 1_000),
+    lambda pool: pool.alloc(3),
+    lambda pool: pool.alloc_pages("1"),
+    lambda pool: pool.alloc_extend([0], [1, 2], [-1]),
+    lambda pool: pool.alloc_extend([1], [2], [3]),
+    lambda pool: pool.alloc_extend([2], [1], [3]),
+    lambda pool: pool.alloc_extend([2**70], [None], [3]),
+    lambda pool: pool.alloc_decode([0], [3]),
+    lambda pool: pool.alloc_decode([1], []),
+    lambda pool: pool.free([0, 1, 2]),
+    lambda pool: pool.free([4, 5, 5], partial=True),
+    lambda pool: pool.free([1.5]),
+    lambda pool: pool.free([4], partial=1),
+    lambda pool: pool.free_rows([[4]], [1]),
+    lambda pool: pool.free_rows(np.array([[4]]), [2]),
+    lambda pool: pool.return_pages([5, 5, 900, 60]),
+    grouped,
+    lambda pool: (pool.free_group_begin(), pool.free_group_begin()),
+    lambda pool: (pool.free_group_begin(), pool.snapshot(), pool.free([4], partial=True), pool.free([4], partial=True)),
+    lambda pool: (pool.available_size(), pool.free_pages, pool.num_pages, pool.page_size, pool.size, pool._steps),
+    lambda pool: pool.restore(pool.snapshot()),
+    lambda pool: pool.restore(None),
+    lambda pool: pool.restore(PagedAllocator(3, 2).snapshot()),
+    lambda pool: pool.clear(),
+    lambda pool: pool.check(),
+    lambda pool: pool.__init__(64, 2),
+    lambda pool: pool.__init__(64, 4),
+    lambda pool: pickle.loads(pickle.dumps(pool)),
+    lambda pool: PagedAllocator(4, 2, device="meta"),
+    lambda pool: PagedAllocator(4, 2, order="best"),
+]
+
+
 def table() -> TokenTable:
     held = TokenTable(4, 8)
     held.add([1, 2])
@@ -210,6 +276,8 @@ TYPES: list[tuple[str, Callable[[], Any], list[Call]]] = [
     ("HostAllocator", host, HOST),
     ("OwnerLaneAllocator", lanes, LANES),
     ("PageCounts", lambda: PageCounts(64), COUNTS),
+    ("PagedAllocator, lifo", lambda: paged("lifo"), PAGED),
+    ("PagedAllocator, sorted", lambda: paged("sorted"), PAGED),
     ("TokenBuffer", lambda: TokenBuffer(range(10)), BUFFER),
     ("RequestTokens", lambda: RequestTokens(range(10)), REQUEST),
     ("TokenTable", table, TABLE),
@@ -266,7 +334,12 @@ def grows(work: Callable[[], None], measure: Callable[[], int]) -> int:
 def test_a_pool_that_is_dropped_gives_its_memory_back() -> None:
     tracemalloc.start()
     try:
-        for build in (lambda: HostAllocator(100_000), lambda: OwnerLaneAllocator(100_000)):
+        for build in (
+            lambda: HostAllocator(100_000),
+            lambda: OwnerLaneAllocator(100_000),
+            lambda: PagedAllocator(100_000, 4),
+            lambda: PagedAllocator(100_000, 4, order="sorted"),
+        ):
             build()
             gc.collect()
             size, _ = tracemalloc.get_traced_memory()

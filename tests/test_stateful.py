@@ -1,5 +1,6 @@
 """Random actions on each allocator beside the oracle: same addresses, order, errors and state after a failure."""
 
+import copy
 from itertools import chain
 from typing import Any
 
@@ -10,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kvpool import FreeError, HostAllocator, HostStats, OwnerLaneAllocator, TakeError, page_runs
 from tests.compiled import COMPILED
-from tests.oracle import HostOracle, LaneOracle, runs
+from tests.oracle import HostOracle, LaneOracle, PagedOracle, runs
+from tests.paged_traffic import OPERATIONS, Ours, Traffic
 
 POLICIES = {
     "fifo": HostAllocator.alloc,
@@ -275,8 +277,87 @@ class LaneMachine(PoolMachine):
         assert self.pool.compute_owner_lane_stats([])[1] == available
 
 
+class PagedMachine(RuleBasedStateMachine):
+    """An engine's traffic beside the oracle, wrong calls among it, and pictures of all that there is."""
+
+    @initialize(
+        num_pages=st.integers(1, 30),
+        page_size=st.sampled_from([1, 2, 3, 16]),
+        order=st.sampled_from(["fifo", "lifo", "sorted"]),
+    )
+    def build(self, num_pages: int, page_size: int, order: str) -> None:
+        ours, self.oracle = Ours(num_pages, page_size, order), PagedOracle(num_pages, page_size, order)
+        self.pool = ours.pool
+        self.traffic = Traffic(ours, self.oracle, page_size, lambda below: 0)
+        self.pictures: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
+
+    @rule(data=st.data(), operation=st.sampled_from([*OPERATIONS, Traffic.clear]))
+    def go_on(self, data: st.DataObject, operation: Any) -> None:
+        self.traffic.draw = lambda below: data.draw(st.integers(0, below - 1))
+        operation(self.traffic)
+
+    @rule(slots=st.lists(st.integers(-3, 99), min_size=1, max_size=8), partial=st.booleans())
+    def give_back_wrongly(self, slots: list[int], partial: bool) -> None:
+        page_size, pages = self.pool.page_size, {slot // self.pool.page_size for slot in slots}
+        group = self.oracle.group or []
+        given = {slot for by_slots, values in group if by_slots for slot in values}
+        by_ids = {page for by_slots, values in group if not by_slots for page in values}
+        wrong = (
+            pages - set(range(1, self.pool.num_pages + 1)),
+            pages & {*self.oracle.free_pages, *self.oracle.released, *by_ids},
+            len(set(slots)) < len(slots) or set(slots) & given,
+            not partial and (len(slots) < len(pages) * page_size or pages & {slot // page_size for slot in given}),
+        )
+        if not any(wrong):
+            return
+        before = self.pool.snapshot()
+        with pytest.raises(FreeError) as raised:
+            self.pool.free(slots, partial=partial)
+        assert {page for found in raised.value.faults.values() for page in found} <= pages
+        assert self.pool.snapshot() == before
+
+    @rule(bad=st.sampled_from(["prefix", "shorter", "place", "range"]), others=st.integers(0, 3))
+    def grow_wrongly(self, bad: str, others: int) -> None:
+        size = self.pool.page_size
+        if size == 1 and bad in ("place", "range"):
+            return
+        wrong = {
+            "prefix": (-1, 5, 5),
+            "shorter": (size, size - 1, size),
+            "place": (1, 2, size + 1),
+            "range": (1, 2, self.pool.size + size),
+        }
+        before = self.pool.snapshot()
+        with pytest.raises(ValueError, match=f"request {others}"):
+            self.pool.alloc_extend(*zip(*[(0, 1, -1)] * others, wrong[bad], strict=True))
+        assert self.pool.snapshot() == before
+
+    @rule()
+    def take_a_picture(self) -> None:
+        self.pictures.append((self.pool.snapshot(), *copy.deepcopy((vars(self.oracle), self.of_requests()))))
+
+    @precondition(lambda self: self.pictures)
+    @rule(data=st.data())
+    def restore_a_picture(self, data: st.DataObject) -> None:
+        picture, oracle, of_requests = data.draw(st.sampled_from(self.pictures))
+        self.pool.restore(picture)
+        vars(self.oracle).update(copy.deepcopy(oracle))
+        vars(self.traffic).update(copy.deepcopy(of_requests))
+        assert self.pool.snapshot() == picture
+
+    def of_requests(self) -> dict[str, Any]:
+        return {name: vars(self.traffic)[name] for name in ("requests", "blocks", "grouped")}
+
+    @invariant()
+    def same_free_pages_in_the_same_order(self) -> None:
+        self.traffic.same_pages_are_free()
+        self.pool.check()
+
+
 MACHINE_SETTINGS = settings(max_examples=60 if COMPILED else 15, stateful_step_count=40, deadline=None)
 TestHostMachine = HostMachine.TestCase
 TestHostMachine.settings = MACHINE_SETTINGS
+TestPagedMachine = PagedMachine.TestCase
+TestPagedMachine.settings = MACHINE_SETTINGS
 TestLaneMachine = LaneMachine.TestCase
 TestLaneMachine.settings = MACHINE_SETTINGS

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts, RequestTokens, TokenBuffer, TokenTable
+from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts, PagedAllocator, RequestTokens, TokenBuffer, TokenTable
 from tests.pools import Kind
 
 COPIES = {
@@ -52,7 +52,7 @@ def test_a_pool_can_be_referred_to_weakly_and_hold_attributes(kind: Kind, pool: 
     assert reference() is not None
 
 
-@pytest.mark.parametrize("base", [HostAllocator, OwnerLaneAllocator])
+@pytest.mark.parametrize("base", [HostAllocator, OwnerLaneAllocator, PagedAllocator])
 def test_a_subclass_can_have_another_constructor_and_methods(base: Any) -> None:
     class Named(base):
         def __init__(self, name: str) -> None:
@@ -63,14 +63,14 @@ def test_a_subclass_can_have_another_constructor_and_methods(base: Any) -> None:
             return super().free(slots) * 10
 
     pool = Named("mine")
-    taken = pool.alloc(4) if base is HostAllocator else pool.alloc_pages_with_owners([0, 1])
+    taken = pool.alloc_pages_with_owners([0, 1]) if base is OwnerLaneAllocator else pool.alloc(4)
     assert pool.free(taken) == 40
     assert pool.name == "mine"
     pool.check()
 
 
 @pytest.mark.compiled  # As plain Python it has no fields.
-@pytest.mark.parametrize("base", [HostAllocator, OwnerLaneAllocator])
+@pytest.mark.parametrize("base", [HostAllocator, OwnerLaneAllocator, PagedAllocator])
 def test_a_pool_that_nobody_built_has_no_pages(base: Any) -> None:
     pool = base.__new__(base)
     pool.clear()
@@ -83,7 +83,9 @@ def test_a_pool_that_nobody_built_has_no_pages(base: Any) -> None:
     pool.check()
 
 
-@pytest.mark.parametrize("build", [lambda: HostAllocator(8, 2), lambda: OwnerLaneAllocator(8, 2, 2)])
+@pytest.mark.parametrize(
+    "build", [lambda: HostAllocator(8, 2), lambda: OwnerLaneAllocator(8, 2, 2), lambda: PagedAllocator(8, 2)]
+)
 def test_a_pool_that_is_built_keeps_its_geometry(build: Any) -> None:
     pool = build()
     pool.return_pages([])
@@ -102,8 +104,13 @@ def test_keywords_and_signatures() -> None:
     lanes = OwnerLaneAllocator(physical_pages=4, page_size=1, cp_size=2, device="cpu", selection="fifo")
     assert lanes.free(slots=lanes.alloc_pages_with_owners(owners=[0])) == 1
     assert str(inspect.signature(HostAllocator.alloc_pages)) == "(self, num_pages, policy='fifo')"
+    paged = PagedAllocator(num_pages=4, page_size=2, device="cpu", order="lifo")
+    slots = paged.alloc_extend(prefix_lens=[0], seq_lens=[3], last_slots=[-1])
+    assert paged.alloc_decode(seq_lens=[4], last_slots=slots[2:]).tolist() == [5]
+    assert paged.free(slots=slots, partial=True) + paged.return_pages(page_ids=paged.alloc_pages(num_pages=1)) == 4
+    assert paged.free_rows(slots=paged.alloc(need_size=2).reshape(1, 2), lengths=[2]) == 2
     assert str(inspect.signature(OwnerLaneAllocator.select_pages)) == "(self, owners)"
-    for base in (HostAllocator, OwnerLaneAllocator):
+    for base in (HostAllocator, OwnerLaneAllocator, PagedAllocator):
         for name, method in inspect.getmembers(base, callable):
             assert name.startswith("_") or (inspect.signature(method) and method.__doc__)
 
@@ -111,8 +118,9 @@ def test_keywords_and_signatures() -> None:
 def test_selection_may_be_of_an_enumeration() -> None:
     selection = enum.StrEnum("selection", ["fifo", "contiguous"])
     pool = OwnerLaneAllocator(4, selection=selection["fifo"])
-    assert pool.selection == "fifo"
-    assert type(pool.selection) is str
+    paged = PagedAllocator(4, 1, order=selection["fifo"])
+    assert pool.selection == paged.order == "fifo"
+    assert type(pool.selection) is type(paged.order) is str
 
 
 @pytest.mark.parametrize(
@@ -153,6 +161,13 @@ def test_arrays_of_odd_kinds_are_read_right(kind: Kind, pool: Any, convert: Any)
         assert taken is not None
         assert (taken[:: kind.page_size] // kind.page_size).tolist() == chosen.tolist()
         pool.release_pages = convert(chosen.tolist())
+    # Integers are negated views through private functions only.
+    if isinstance(pool, PagedAllocator) and not getattr(convert(pages), "is_neg", bool)():
+        size = kind.page_size
+        slots = pool.alloc_extend(convert([0, 0]), convert([1, size + 1]), convert([0, 0]))
+        again = pool.alloc_decode(convert([2, size + 2]), convert([slots[0].item(), slots[-1].item()]))
+        assert size == 1 or again.tolist() == [slots[0].item() + 1, slots[-1].item() + 1]
+        assert pool.free_rows(slots.reshape(1, -1), convert([len(slots)])) == len(slots)
     pool.check()
 
 
@@ -177,6 +192,13 @@ def test_tensors_without_memory_of_their_own_are_refused(kind: Kind, pool: Any, 
     calls = [pool.free, pool.return_pages]
     if isinstance(pool, OwnerLaneAllocator):
         calls += [pool.alloc_pages_with_owners, pool.select_pages, pool.compute_owner_lane_stats]
+    if isinstance(pool, PagedAllocator):
+        calls += [
+            lambda values: pool.alloc_decode(values, [1] * 4),
+            lambda values: pool.alloc_decode([1] * 4, values),
+            lambda values: pool.alloc_extend([0] * 4, [1] * 4, values),
+            lambda values: pool.free_rows(torch.arange(8).reshape(4, 2), values),
+        ]
     for call in calls:
         with pytest.raises(TypeError):
             call(build())
@@ -198,7 +220,9 @@ def test_private_methods_survive_rubbish() -> None:
         def tolist(self) -> list[Any]:
             return [Anything()]
 
-    for method in (HostAllocator(8)._free_among, OwnerLaneAllocator(8)._available_among):
+    paged = PagedAllocator(8, 4)
+    among = [HostAllocator(8)._free_among, OwnerLaneAllocator(8)._available_among]
+    for method in (*among, lambda page_ids: paged._are(1, page_ids)):
         for rubbish in (Holds(), None, np.array([0.5]), np.array(["a"]), np.array([2**63], np.uint64)):
             with contextlib.suppress(TypeError, AttributeError, OverflowError):
                 assert method(rubbish).tolist() in ([False], [True])

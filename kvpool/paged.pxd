@@ -1,0 +1,71 @@
+from libc.stdint cimport int64_t
+
+from kvpool._crossings cimport (
+    Int64View,
+    free_scratch,
+    ids_in,
+    new_ids,
+    new_scratch,
+    new_slots,
+    packed,
+    part,
+    small_int,
+    tensor_of,
+    view_of,
+)
+from kvpool._free_pages cimport FREE, HELD, TAKEN, FreePages
+from kvpool._sort cimport sort_pages
+from kvpool._vector cimport expand, pages_of
+
+cdef enum:
+    FIFO = 0
+    LIFO = 1
+    SORTED = 2
+    # A request of `alloc_extend` as it is copied: its prefix, its length and its last slot.
+    PREFIX = 0
+    LENGTH = 1
+    LAST = 2
+    FIELDS = 3
+
+
+cdef extern from *:
+    # More than there is memory for.
+    int64_t MOST_SLOTS "(INT64_C(1) << 60)"
+
+
+cdef class PagedAllocator:
+    cdef readonly int64_t num_pages
+    cdef readonly int64_t page_size
+    cdef readonly int64_t size
+    cdef readonly object device
+    cdef readonly str order
+    cdef int ordered
+    cdef object copier
+    cdef FreePages pages
+    # The frees of the group that is open, if one is: (whether they came as slots, page ids, the slots where partial).
+    cdef list group
+    cdef object __weakref__
+    cdef dict __dict__
+
+    cdef bint _last_fits(self, int64_t last, int64_t place) noexcept
+    cdef bint _measure(self, const int64_t* requests, int64_t count, int64_t* demand) noexcept
+    cdef void _fill(self, const int64_t* requests, int64_t count, const int64_t* pages, int64_t* slots) noexcept
+    cdef int64_t _decode(self, object after, object last, int64_t count, int64_t* slots, int64_t* scratch) except -1
+    cdef void _open(self, int64_t* slots, const int64_t* opening, const int64_t* pages, int64_t count) noexcept
+    cdef int64_t _places(
+        self, const int64_t* lengths, const int64_t* lasts, int64_t count, int64_t* slots, int64_t* opening
+    ) noexcept
+    cdef object _send_pages(self, int64_t count)
+    cdef object _send_extended(self, const int64_t* requests, int64_t count, int64_t pages, int64_t size, int64_t bound)
+    cdef object _send_decoded(self, object after, object last)
+    cdef object _chosen(self, int64_t count, int64_t bound)
+    cdef bint _take_chosen(self, object page_ids, int64_t bound, object changes) except -1
+    cdef object _give_back(self, object values, bint by_slots, bint partial)
+    cdef int64_t _pages_in(self, const int64_t* slots, int64_t count, int64_t* pages) noexcept
+    cdef bint _accept(
+        self, int64_t* pages, int64_t count, int64_t* spare, bint by_slots, bint partial, object slots
+    ) except -1
+    cdef int64_t _join_group(self, list group, int64_t* joined, bint by_slots) except -1
+
+
+cdef object _vector(object values, object name)
