@@ -19,6 +19,7 @@ MODULES = {
     "kvpool._fifo_order": "kvpool/_fifo_order.py",
     "kvpool._lane": "kvpool/_lane.py",
     "kvpool._page_set": "kvpool/_page_set.py",
+    "kvpool._outstanding": "kvpool/_outstanding.py",
     "kvpool._free_pages": "kvpool/_free_pages.py",
     "kvpool._token_arrays": "kvpool/_token_arrays.pyx",
     "kvpool._token_rows": "kvpool/_token_rows.py",

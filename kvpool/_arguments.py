@@ -122,6 +122,14 @@ def as_int64(values: Integers, name: str) -> Int64Array:
     return array
 
 
+def check_integers(tensor: torch.Tensor, name: str) -> None:
+    """Raise what `as_int64` would for the shape or the dtype of a tensor on a device."""
+    if tensor.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, but have shape {tuple(tensor.shape)}")
+    if tensor.numel() and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool):
+        raise TypeError(f"{name} must be integers, not {tensor.dtype}")
+
+
 def _array_of(tensor: torch.Tensor, name: str) -> npt.NDArray[Any]:
     """Return a tensor as an ndarray; a TypeError where numpy has no such dtype, or would make memory up."""
     try:

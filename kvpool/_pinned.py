@@ -1,4 +1,4 @@
-"""Host-to-device copies that never wait: pinned host buffers, each with the event that says when it is free again."""
+"""Copies to and from a device that never wait: pinned host buffers, each with the event that says when it is done."""
 
 from collections import deque
 from collections.abc import Callable
@@ -15,18 +15,24 @@ class Event(Protocol):
     def query(self) -> bool:
         """Tell, without waiting, whether the copy is done."""
 
+    def synchronize(self) -> None:
+        """Wait until the copy is done."""
+
 
 class Runtime(Protocol):
-    """The four things asked of a device; the tests put one in its place whose copies they finish by hand."""
+    """The five things asked of a device; the tests put one in its place whose copies they finish by hand."""
+
+    def holds(self, values: object) -> bool:
+        """Tell whether that is a tensor on the device."""
 
     def host_buffer(self, size: int) -> torch.Tensor:
-        """Return a one-dimensional int64 host tensor to copy from."""
+        """Return a one-dimensional int64 host tensor to copy from, or to."""
 
     def result(self, size: int) -> torch.Tensor:
         """Return a new one-dimensional int64 tensor on the device."""
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Issue a copy to the device; return before it is done."""
+        """Issue a copy to the device, or from it; return before it is done."""
 
     def record(self) -> Event:
         """Return an event behind the copy just issued."""
@@ -38,6 +44,13 @@ class CudaRuntime:
     def __init__(self, device: torch.device, pin_memory: bool) -> None:
         self.device = device
         self.pin_memory = pin_memory
+
+    def holds(self, values: object) -> bool:
+        """Tell whether that is a tensor on the device, of which a stream of the device reads."""
+        if not isinstance(values, torch.Tensor) or values.device.type != "cuda":
+            return False
+        index = self.device.index
+        return values.device.index == (torch.cuda.current_device() if index is None else index)
 
     def host_buffer(self, size: int) -> torch.Tensor:
         """Return page-locked memory, or ordinary memory where that is not wanted."""
@@ -66,12 +79,32 @@ class HostBuffer(NamedTuple):
     copied: Event | None
 
 
-class PinnedCopier:
-    """Sends int64 elements to a device, with one non-blocking copy each and never a synchronisation.
+class Arrival:
+    """Elements of a device tensor on their way to the host: `array` holds them once `copied` is done."""
 
-    Host buffers wait in a queue. A send takes the first whose copy is done, and where there is none makes another
-    rather than wait: there come to be as many as copies were ever in flight at once. One that is too small is
-    replaced. Safe from several threads: a buffer belongs to the send that took it out of the queue.
+    __slots__ = ("_buffers", "array", "copied", "source")
+
+    def __init__(self, buffer: HostBuffer, source: torch.Tensor, copied: Event) -> None:
+        self.array = buffer.array[: source.numel()]
+        self.copied = copied
+        # Not to be used for anything else while it is being read.
+        self.source = source
+        self._buffers = [buffer]
+
+    def take_buffer(self) -> HostBuffer | None:
+        """Return the host buffer, which `array` is a view of, to the first who asks for it."""
+        try:
+            return self._buffers.pop()
+        except IndexError:
+            return None
+
+
+class PinnedCopier:
+    """Copies int64 elements to and from a device, with one non-blocking copy each and never a synchronisation.
+
+    Host buffers wait in a queue. A copy takes the first that no copy in flight has, and where there is none makes
+    another rather than wait: there come to be as many as copies were ever in flight at once. One that is too small is
+    replaced. Safe from several threads: a buffer belongs to the copy that took it out of the queue.
     """
 
     def __init__(self, runtime: Runtime, smallest: int = 1) -> None:
@@ -117,6 +150,27 @@ class PinnedCopier:
         self._runtime.copy(result, buffer.tensor[:size])
         self._buffers.append(buffer._replace(copied=self._runtime.record()))
         return result
+
+    def holds(self, values: object) -> bool:
+        """Tell whether that is a tensor on the device, as `receive` takes it."""
+        return self._runtime.holds(values)
+
+    def receive(self, source: torch.Tensor) -> Arrival:
+        """Send for the elements of a one-dimensional tensor of integers on the device; O(1) on the host.
+
+        What is written to the tensor from here on does not arrive. `release` follows once the elements have been read.
+        """
+        size = source.numel()
+        buffer = self._free_buffer(size)
+        # Should the device refuse, the buffer is not used again: whether it is being written to is not known.
+        self._runtime.copy(buffer.tensor[:size], source)
+        return Arrival(buffer, source, self._runtime.record())
+
+    def release(self, arrival: Arrival) -> None:
+        """Use the buffer of elements that have arrived, and have been read, for other copies."""
+        buffer = arrival.take_buffer()
+        if buffer is not None:
+            self._buffers.append(buffer._replace(copied=None))
 
     def _free_buffer(self, size: int) -> HostBuffer:
         # Around the queue once: a copy that has stalled does not keep the buffers of later ones from being used.

@@ -14,6 +14,7 @@ from kvpool._crossings cimport (
     view_of,
 )
 from kvpool._free_pages cimport FREE, HELD, TAKEN, FreePages
+from kvpool._outstanding cimport Outstanding
 from kvpool._sort cimport sort_pages
 from kvpool._vector cimport expand, pages_of
 
@@ -44,6 +45,9 @@ cdef class PagedAllocator:
     cdef FreePages pages
     # The frees of the group that is open, if one is: (whether they came as slots, page ids, the slots where partial).
     cdef list group
+    # The frees that are outstanding, in the order of the calls; where there is no first, the last is of no account.
+    cdef Outstanding first
+    cdef Outstanding last
     cdef object __weakref__
     cdef dict __dict__
 
@@ -60,10 +64,17 @@ cdef class PagedAllocator:
     cdef object _send_decoded(self, object after, object last)
     cdef object _chosen(self, int64_t count, int64_t bound)
     cdef bint _take_chosen(self, object page_ids, int64_t bound, object changes) except -1
-    cdef object _give_back(self, object values, bint by_slots, bint partial)
+    cdef bint _room(self, int64_t pages, int64_t bound) except -1
+    cdef object _settle(self, bint wait)
+    cdef bint _settle_first(self, bint wait) except -1
+    cdef void _append(self, Outstanding entry) noexcept
+    cdef object _take_back(self, object values, bint by_slots, bint partial, bint deferred)
+    cdef object _end_group(self, list group, Outstanding entry)
+    cdef object _give_back(self, object values, bint by_slots, bint partial, Outstanding entry)
     cdef int64_t _pages_in(self, const int64_t* slots, int64_t count, int64_t* pages) noexcept
     cdef bint _accept(
-        self, int64_t* pages, int64_t count, int64_t* spare, bint by_slots, bint partial, object slots
+        self, int64_t* pages, int64_t count, int64_t* spare, bint by_slots, bint partial, object slots,
+        Outstanding entry
     ) except -1
     cdef int64_t _join_group(self, list group, int64_t* joined, bint by_slots) except -1
 

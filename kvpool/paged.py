@@ -10,6 +10,7 @@ from kvpool import _signatures
 from kvpool._arguments import (
     INT64_MAX,
     as_int64,
+    check_integers,
     count,
     faults_of,
     first_of_rows,
@@ -26,6 +27,7 @@ from kvpool.snapshots import PagedSnapshot
 
 if not cython.compiled:
     from kvpool._free_pages import FreePages
+    from kvpool._outstanding import Outstanding
     from kvpool._plain import (
         expand,
         free_scratch,
@@ -130,6 +132,8 @@ class PagedAllocator:
         self.copier = copier
         self.pages = books
         self.group = None
+        self.first = None
+        self.last = None
 
     @property
     def free_pages(self):
@@ -137,6 +141,7 @@ class PagedAllocator:
 
         In "sorted" order the released ones are the last, ascending as they will be once they are free.
         """
+        self._settle(True)
         while True:
             length: cython.longlong = self.pages.length
             ids = new_slots(length)
@@ -148,6 +153,7 @@ class PagedAllocator:
 
     def available_size(self):
         """Return how many slots are free or released. O(1)."""
+        self._settle(True)
         return self.pages.length * self.page_size
 
     def alloc(self, need_size):
@@ -159,11 +165,10 @@ class PagedAllocator:
         pages: cython.longlong = size // self.page_size
         if size < 0 or pages * self.page_size != size:
             pages = pages_for(need_size, self.page_size)
+        if not self._room(pages, pages):
+            return None
         if self.copier is not None:
             return self._send_pages(pages)
-        if pages > self.pages.length:
-            self.pages.merge_for(pages)
-            return None
         slots = new_slots(pages * self.page_size)
         result = tensor_of(slots, pages * self.page_size)
         if not self.pages.take(part(slots, pages * (self.page_size - 1)), pages, pages):
@@ -179,8 +184,7 @@ class PagedAllocator:
         wanted: cython.longlong = small_int(num_pages)
         if wanted < 0:
             wanted = min(count(num_pages, "num_pages"), INT64_MAX)
-        if wanted > self.pages.length:
-            self.pages.merge_for(wanted)
+        if not self._room(wanted, wanted):
             return None
         page_ids = new_ids(wanted)
         return page_ids if self.pages.take(ids_in(page_ids), wanted, wanted) else None
@@ -224,8 +228,7 @@ class PagedAllocator:
             size: cython.longlong = demand[1]
             # The engine's bound on the pages of such a batch; pages of one slot it counts.
             bound: cython.longlong = size // self.page_size + requests + 1 if self.page_size > 1 else pages
-            if pages > self.pages.length:
-                self.pages.merge_for(bound)
+            if not self._room(pages, bound):
                 return None
             if self.copier is not None:
                 return self._send_extended(copied, requests, pages, size, bound)
@@ -259,22 +262,30 @@ class PagedAllocator:
         try:
             opened: cython.longlong = self._decode(after, last, requests, slots, scratch)
             taken = part(scratch, requests)
-            if not self.pages.take(taken, opened, requests):
+            if not self._room(opened, requests) or not self.pages.take(taken, opened, requests):
                 return None
             self._open(slots, scratch, taken, opened)
         finally:
             free_scratch(scratch)
         return result
 
-    def free(self, slots, *, partial=False):
+    def free(self, slots, *, partial=False, deferred=False):
         """Give slots back, whole pages in any order; return how many slots were freed.
 
         Where `partial`, any of a page's slots give it back, as those that a request has used of its last page. `slots`
         is copied before this returns; a device tensor is waited for. Raises FreeError, having changed nothing, for a
         page that is out of range, reserved, incomplete, given twice or already free; TypeError for what are no
         integers. O(n), or O(n log n) for slots that are not in the order of their pages.
+
+        Where `deferred`, slots on the pool's device are sent for and nothing is waited for: what is outstanding is
+        carried out, in the order of the calls, by the next one that needs it. `alloc`, `alloc_pages`, `alloc_extend`
+        and `alloc_decode` look what has arrived, and wait only where they would return None; a deferred free,
+        `free_group_begin`, `free_group_end` and `clear`, which drops what is outstanding, do not; every other method
+        waits for all of it. A FreeError of such a free is raised by the call that would carry it out, before that does
+        anything else, and only that free is dropped. Slots on the host are freed at once where nothing is outstanding,
+        and else in their turn.
         """
-        return self._give_back(slots, True, flag(partial, "partial"))
+        return self._take_back(slots, True, flag(partial, "partial"), flag(deferred, "deferred"))
 
     def free_rows(self, slots, lengths):
         """Give back the first `lengths[i]` slots of each row i of a two-dimensional table; return how many in all.
@@ -282,11 +293,11 @@ class PagedAllocator:
         The last page of a row may be given in part. Otherwise as one `free` of all those slots, row after row. Raises
         ValueError for lengths that are not one a row, or no number of slots of a row.
         """
-        return self._give_back(first_of_rows(slots, lengths, self.page_size), True, True)
+        return self._take_back(first_of_rows(slots, lengths, self.page_size), True, True, False)
 
-    def return_pages(self, page_ids):
+    def return_pages(self, page_ids, *, deferred=False):
         """Give pages back by their ids, in this order also in a "lifo" pool; return how many. As `free` otherwise."""
-        return self._give_back(page_ids, False, False)
+        return self._take_back(page_ids, False, False, flag(deferred, "deferred"))
 
     def free_group_begin(self):
         """Begin a group of frees: pages that are given back from here on become free at its end, together.
@@ -306,27 +317,20 @@ class PagedAllocator:
         In "lifo" order, those that came as slots ascending, and before them those that came as page ids, in their
         order; in "fifo" order all in theirs.
         """
-        group = self.group
-        if group is None:
-            return
-        pages: cython.longlong = 0
-        for _, ids, _ in group:
-            pages += len(ids)
-        joined = new_scratch(2 * pages)
-        by_slots: cython.longlong = self._join_group(group, joined, True)
-        self._join_group(group, part(joined, by_slots), False)
-        if self.ordered == LIFO:
-            sort_pages(joined, part(joined, pages), by_slots)
-        self.pages.give(joined, by_slots)
-        self.pages.give(part(joined, by_slots), pages - by_slots)
-        self.group = None
-        free_scratch(joined)
+        if self.first is not None:
+            entry = Outstanding(None, None, False, False)
+            if self.group is not None:
+                self._append(entry)
+                self.group = None
+        elif self.group is not None:
+            self._end_group(self.group, None)
 
     def snapshot(self):
         """Return an immutable picture of the pool, equal by content to another of the same state. O(N).
 
         What a group of frees that is open has collected is part of it.
         """
+        self._settle(True)
         while True:
             changes: object = self.pages.changes
             group = self.group
@@ -358,6 +362,7 @@ class PagedAllocator:
                     *theirs, self.num_pages, self.page_size, self.order
                 )
             )
+        self._settle(True)
         pages = FreePages(self.num_pages, self.ordered)
         free = _ids_of(snapshot.free_pages)
         released = _ids_of(snapshot.released_pages)
@@ -380,12 +385,15 @@ class PagedAllocator:
         self.group = group
 
     def clear(self):
-        """Make the pool as newly built: every page free, in ascending order, and no group open. O(N)."""
+        """Make the pool as newly built: all pages free, ascending, no group open, and nothing outstanding. O(N)."""
         self.pages.give_all()
         self.group = None
+        self.first = None
+        self.last = None
 
     def check(self):
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""
+        self._settle(True)
         check_free_pages(*self._books())
 
     def __reduce__(self):
@@ -591,6 +599,8 @@ class PagedAllocator:
         scratch = new_scratch(2 * requests + 1)
         try:
             opened: cython.longlong = self._decode(after, last, requests, ids_in(slots), scratch)
+            if not self._room(opened, requests):
+                return None
             while True:
                 changes: object = self.pages.changes
                 page_ids = self._chosen(opened, requests)
@@ -616,7 +626,93 @@ class PagedAllocator:
         """Take pages that were chosen, if nothing has changed since."""
         return self.pages.changes == changes and self.pages.take(ids_in(page_ids), len(page_ids), bound)
 
-    def _give_back(self, values, by_slots, partial):
+    def _room(self, pages, bound):
+        """Tell whether so many pages are free, or can be made free by waiting for what is outstanding."""
+        if self.first is not None:
+            self._settle(False)
+            while pages > self.pages.length and self.first is not None:
+                self._settle_first(True)
+        if pages <= self.pages.length:
+            return True
+        self.pages.merge_for(bound)
+        return False
+
+    def _settle(self, wait):
+        """Carry out what is outstanding, in its order, as far as it has arrived; all of it where that is waited for."""
+        while self.first is not None and self._settle_first(wait):
+            pass
+
+    def _settle_first(self, wait):
+        """Carry out the first free that is outstanding, if there is one; False where it has not arrived."""
+        entry = self.first
+        if entry is None:
+            return True
+        if entry.arrival is not None and not entry.arrival.copied.query():
+            if not wait:
+                return False
+            entry.arrival.copied.synchronize()
+        if entry.values is None:
+            self._end_group(entry.group, entry)
+            return True
+        try:
+            self._give_back(entry.values, entry.by_slots, entry.partial, entry)
+        finally:
+            if entry.arrival is not None and self.first is not entry:
+                self.copier.release(entry.arrival)
+        return True
+
+    def _append(self, entry):
+        """Put a free of the open group, if there is one, behind those that are outstanding."""
+        entry.group = self.group
+        if self.first is None:
+            self.first = entry
+        else:
+            self.last.next = entry
+        self.last = entry
+
+    def _take_back(self, values, by_slots, partial, deferred):
+        """Do what `free` and `return_pages` do."""
+        if not deferred:
+            self._settle(True)
+            return self._give_back(values, by_slots, partial, None)
+        name = "slots" if by_slots else "page_ids"
+        if self.copier is not None and self.copier.holds(values):
+            check_integers(values, name)
+            size: object = values.numel()
+            if size == 0:
+                return 0
+            arrival = self.copier.receive(values)
+            entry = Outstanding(arrival.array, arrival, by_slots, partial)
+        elif self.first is None:
+            return self._give_back(values, by_slots, partial, None)
+        else:
+            array = page_ids_as_int64(values, name, self.page_size if by_slots else 1).copy()
+            size = array.size
+            entry = Outstanding(array, None, by_slots, partial)
+        self._append(entry)
+        return size
+
+    def _end_group(self, group, entry):
+        """Make the pages of a group free; `entry` is its end, where that was outstanding."""
+        pages: cython.longlong = 0
+        for _, ids, _ in group:
+            pages += len(ids)
+        joined = new_scratch(2 * pages)
+        by_slots: cython.longlong = self._join_group(group, joined, True)
+        self._join_group(group, part(joined, by_slots), False)
+        if entry is None or self.first is entry:
+            if self.ordered == LIFO:
+                sort_pages(joined, part(joined, pages), by_slots)
+            self.pages.give(joined, by_slots)
+            self.pages.give(part(joined, by_slots), pages - by_slots)
+            if entry is None:
+                self.group = None
+            else:
+                self.first = entry.next
+        free_scratch(joined)
+
+    def _give_back(self, values, by_slots, partial, entry):
+        """Give slots or page ids back, those of an `entry` if it is still outstanding; return how many they are."""
         page_size: cython.longlong = self.page_size if by_slots else 1
         name = "slots" if by_slots else "page_ids"
         view = view_of(values)
@@ -635,9 +731,8 @@ class PagedAllocator:
                 found = self._pages_in(view.data, view.size, pages)
             elif room * page_size == view.size and pages_of(view.data, room, page_size, pages):
                 found = room
-            accepted: cython.bint = found >= 0 and self._accept(
-                pages, found, part(pages, room), by_slots, partial, None
-            )
+            spare = part(pages, room)
+            accepted: cython.bint = found >= 0 and self._accept(pages, found, spare, by_slots, partial, None, entry)
         finally:
             free_scratch(pages)
         if accepted:
@@ -651,14 +746,15 @@ class PagedAllocator:
         freed = array.size
         while True:
             joining, again = page_ids, twice
-            if partial and self.group is not None:
-                joining, again = self._beside_group(page_ids, array)
+            group = self.group if entry is None else entry.group
+            if partial and group is not None:
+                joining, again = self._beside_group(group, page_ids, array)
                 again = np.union1d(twice, again)
-            spare = new_ids(len(joining))
+            other = new_ids(len(joining))
             if (
                 not incomplete.size
                 and not again.size
-                and self._accept(ids_in(joining), len(joining), ids_in(spare), by_slots, partial, array)
+                and self._accept(ids_in(joining), len(joining), ids_in(other), by_slots, partial, array, entry)
             ):
                 return freed
             # Where none is found another thread has just taken the page that was free: the pool is asked again.
@@ -671,7 +767,11 @@ class PagedAllocator:
                 partial_of(self._are, FREE),
                 is_held=partial_of(self._are, HELD),
             )
+            if entry is not None and self.first is not entry:
+                return freed
             if faults is not None:
+                if entry is not None:
+                    self.first = entry.next
                 raise faults
 
     def _pages_in(self, slots, count, pages):
@@ -691,15 +791,22 @@ class PagedAllocator:
                 i += 1
         return found
 
-    def _accept(self, pages, count, spare, by_slots, partial, slots):
-        """Give pages back, all of them or none: False where one cannot be, or the group lacks `slots` that it keeps."""
-        group = self.group
+    def _accept(self, pages, count, spare, by_slots, partial, slots, entry):
+        """Give pages back, all of them or none: False where one cannot be, or the group lacks `slots` that it keeps.
+
+        Those of an `entry` that is not outstanding any more have been given back.
+        """
+        if entry is not None and self.first is not entry:
+            return True
+        group = self.group if entry is None else entry.group
         if group is None:
             if not self.pages.mark(pages, count, FREE):
                 return False
             if by_slots and self.ordered == LIFO:
                 sort_pages(pages, spare, count)
             self.pages.give(pages, count)
+            if entry is not None:
+                self.first = entry.next
             return True
         if partial and slots is None:
             return False
@@ -709,19 +816,24 @@ class PagedAllocator:
         for i in range(count):
             kept[i] = pages[i]
         record = by_slots, ids, slots if partial else None
-        # Making the record may have run a finaliser that ended the group.
-        if self.group is not group or not self.pages.mark(kept, count, HELD):
+        # Making the record may have run a finaliser that ended the group, or carried out what is outstanding.
+        if entry is None and self.group is not group:
+            return False
+        if entry is not None and self.first is not entry:
+            return True
+        if not self.pages.mark(kept, count, HELD):
             return False
         try:
             group.append(record)
         except BaseException:
             self.pages.unmark(kept, count)
             raise
+        if entry is not None:
+            self.first = entry.next
         return True
 
-    def _beside_group(self, page_ids, slots):
-        """Return which pages the open group does not hold in part, and of which it holds one of some slots already."""
-        group = self.group
+    def _beside_group(self, group, page_ids, slots):
+        """Return which pages a group does not hold in part, and of which it holds one of some slots already."""
         before: list = [np.empty(0, np.int64)] * (len(group) + 1)
         for i in range(len(before) - 1):
             if group[i][2] is not None:

@@ -44,13 +44,13 @@ class PagedAllocator:
     def alloc_decode(self, seq_lens: Integers, last_slots: Integers) -> torch.Tensor | None:
         """Return one slot for each request, the last of its `seq_lens` tokens; None if they do not fit."""
 
-    def free(self, slots: Integers, *, partial: bool = False) -> int:
+    def free(self, slots: Integers, *, partial: bool = False, deferred: bool = False) -> int:
         """Give slots back, whole pages in any order; return how many. FreeError, and no change, for a wrong page."""
 
     def free_rows(self, slots: torch.Tensor | npt.NDArray[np.integer[Any]], lengths: Integers) -> int:
         """Give back the first `lengths[i]` slots of each row i of a two-dimensional table; return how many in all."""
 
-    def return_pages(self, page_ids: Integers) -> int:
+    def return_pages(self, page_ids: Integers, *, deferred: bool = False) -> int:
         """Give pages back by their ids, in this order also in a "lifo" pool; return how many. As `free` otherwise."""
 
     def free_group_begin(self) -> None:
@@ -66,7 +66,7 @@ class PagedAllocator:
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N)."""
 
     def clear(self) -> None:
-        """Make the pool as newly built: every page free, in ascending order, and no group open. O(N)."""
+        """Make the pool as newly built: all pages free, ascending, no group open, and nothing outstanding. O(N)."""
 
     def check(self) -> None:
         """Assert every invariant of the books, saying what was found where one fails. O(N)."""

@@ -24,25 +24,24 @@ class Side(Protocol):
         """Return the free pages in their order and the released ones, ascending."""
 
 
-def listed(slots: torch.Tensor | None) -> list[int] | None:
-    return None if slots is None else slots.tolist()
-
-
 class Ours:
     """A PagedAllocator."""
 
-    def __init__(self, num_pages: int, page_size: int, order: str) -> None:
-        self.pool = PagedAllocator(num_pages, page_size, order=order)
+    def __init__(self, num_pages: int, page_size: int, order: str, device: str = "cpu") -> None:
+        self.pool = PagedAllocator(num_pages, page_size, device=device, order=order)
         self.begin, self.end, self.clear = self.pool.free_group_begin, self.pool.free_group_end, self.pool.clear
 
+    def settled(self, slots: torch.Tensor | None) -> list[int] | None:
+        return None if slots is None else slots.tolist()
+
     def alloc(self, pages: int) -> list[int] | None:
-        return listed(self.pool.alloc(pages * self.pool.page_size))
+        return self.settled(self.pool.alloc(pages * self.pool.page_size))
 
     def extend(self, *arguments: list[int]) -> list[int] | None:
-        return listed(self.pool.alloc_extend(*arguments))
+        return self.settled(self.pool.alloc_extend(*arguments))
 
     def decode(self, *arguments: list[int]) -> list[int] | None:
-        return listed(self.pool.alloc_decode(*map(np.array, arguments)))
+        return self.settled(self.pool.alloc_decode(*map(np.array, arguments)))
 
     def free(self, slots: list[int]) -> None:
         assert self.pool.free(torch.tensor(slots), partial=True) == len(slots)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import peers
-from tests.paged_traffic import OPERATIONS, Ours, Traffic, listed
+from tests.paged_traffic import OPERATIONS, Ours, Traffic
 
 STEPS = 10_000
 PAGED = ("sglang.srt.mem_cache.allocator.paged", "PagedTokenToKVPoolAllocator")
@@ -20,6 +20,10 @@ SIDES = [
     *(("lifo", PAGED, page_size, False) for page_size in (1, 4, 16, 64)),
     *(("sorted", PAGED, page_size, True) for page_size in (4, 16, 64)),
 ]
+
+
+def listed(slots: torch.Tensor | None) -> list[int] | None:
+    return None if slots is None else slots.tolist()
 
 
 class Theirs:

@@ -8,6 +8,7 @@ import torch
 
 from kvpool import BatchStager, OwnerLaneAllocator, RequestTokens, TokenBuffer
 from kvpool._pinned import PinnedCopier
+from tests.devices import FakeDevice
 from tests.tokens import EMPTY, INPUTS, REFUSED, REFUSED_IDS, Convert
 
 TOKENS = [5, 6, 7]
@@ -97,47 +98,6 @@ def test_pins_nothing_on_the_cpu(pin_memory: bool | None) -> None:
     assert not BatchStager(3, "cpu", pin_memory).stage([TOKENS]).is_pinned()
 
 
-class FakeEvent:
-    """An event whose copy is done when the test says so."""
-
-    def __init__(self, device: "FakeDevice", target: torch.Tensor, source: torch.Tensor) -> None:
-        self.device, self.target, self.source, self.done = device, target, source, False
-
-    def query(self) -> bool:
-        return self.done
-
-    def finish(self) -> None:
-        """Copy what the host buffer holds now, as late as a real device can."""
-        self.target.copy_(self.source)
-        self.done = True
-
-
-class FakeDevice:
-    """A device that reads the host buffer only when a test finishes the copy."""
-
-    def __init__(self) -> None:
-        self.host_buffers: list[torch.Tensor] = []
-        self.events: list[FakeEvent] = []
-        self.issued: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def host_buffer(self, size: int) -> torch.Tensor:
-        self.host_buffers.append(torch.empty(size, dtype=torch.int64))
-        return self.host_buffers[-1]
-
-    def result(self, size: int) -> torch.Tensor:
-        return torch.full((size,), -1, dtype=torch.int64)
-
-    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        assert self.issued is None, "two copies without an event between them"
-        self.issued = target, source
-
-    def record(self) -> FakeEvent:
-        assert self.issued is not None, "an event before its copy"
-        self.events.append(FakeEvent(self, *self.issued))
-        self.issued = None
-        return self.events[-1]
-
-
 def test_no_host_buffer_is_used_again_while_its_copy_is_in_flight() -> None:
     device = FakeDevice()
     copier = PinnedCopier(device, 8)
@@ -201,9 +161,7 @@ def test_the_arrays_have_been_read_when_send_returns() -> None:
 
 def on_a_device(monkeypatch: pytest.MonkeyPatch, capacity: int) -> tuple[BatchStager, FakeDevice]:
     """A stager for CUDA whose device is the tests'."""
-    device = FakeDevice()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+    device = FakeDevice.as_cuda(monkeypatch)
     return BatchStager(capacity, "cuda"), device
 
 
@@ -250,9 +208,7 @@ def test_a_copy_that_stalls_does_not_keep_later_buffers_from_being_used() -> Non
 
 
 def test_lanes_lose_no_page_when_the_copy_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeDevice()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+    device = FakeDevice.as_cuda(monkeypatch)
     pool = OwnerLaneAllocator(6, 4, 2, device="cuda")
     monkeypatch.setattr(device, "record", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
@@ -262,9 +218,7 @@ def test_lanes_lose_no_page_when_the_copy_fails(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_lanes_send_their_slots_through_buffers_that_are_not_reused_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeDevice()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+    device = FakeDevice.as_cuda(monkeypatch)
     pool, twin = OwnerLaneAllocator(6, 4, 2, device="cuda"), OwnerLaneAllocator(6, 4, 2)
     requests = [[0, 1, 1], [1], [], [0, 0, 0]]
     results = [pool.alloc_pages_with_owners(owners) for owners in requests]
@@ -282,9 +236,7 @@ def test_lanes_send_their_slots_through_buffers_that_are_not_reused_in_flight(mo
 
 
 def test_lanes_lose_no_page_when_the_device_has_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = FakeDevice()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+    device = FakeDevice.as_cuda(monkeypatch)
     pool = OwnerLaneAllocator(6, 4, 2, device="cuda")
     before = pool.snapshot()
     monkeypatch.setattr(device, "result", lambda size: torch.empty(-size))

@@ -1,0 +1,84 @@
+"""A device in the place of CUDA, whose copies the tests finish by hand."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+
+class DeviceTensor(torch.Tensor):
+    """A tensor on the tests' device."""
+
+
+class FakeEvent:
+    """An event whose copy is done when the test says so, or when it is waited for."""
+
+    def __init__(self, device: "FakeDevice", target: torch.Tensor, source: torch.Tensor) -> None:
+        self.device, self.target, self.source, self.done = device, target, source, False
+
+    def query(self) -> bool:
+        self.device.asked()
+        return self.done
+
+    def synchronize(self) -> None:
+        self.device.waits += 1
+        # Copies of one stream are done in their order.
+        for event in self.device.events[: self.device.events.index(self) + 1]:
+            event.finish()
+
+    def finish(self) -> None:
+        """Copy what the source holds now, as late as a real device can."""
+        if not self.done:
+            self.target.copy_(self.source)
+            self.done = True
+
+
+class FakeDevice:
+    """A device that touches a host buffer only when a test finishes the copy."""
+
+    def __init__(self) -> None:
+        self.host_buffers: list[torch.Tensor] = []
+        self.events: list[FakeEvent] = []
+        self.issued: tuple[torch.Tensor, torch.Tensor] | None = None
+        #: How often an event was waited for.
+        self.waits = 0
+        #: What happens whenever an event is asked whether it is done.
+        self.asked: Callable[[], object] = lambda: None
+
+    @classmethod
+    def as_cuda(cls, monkeypatch: pytest.MonkeyPatch) -> "FakeDevice":
+        """Put a device in the place of CUDA's."""
+        device = cls()
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr("kvpool._pinned.CudaRuntime", lambda *arguments: device)
+        return device
+
+    def tensor(self, values: object, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        """Return a tensor on the device."""
+        return torch.tensor(values, dtype=dtype).as_subclass(DeviceTensor)
+
+    def holds(self, values: object) -> bool:
+        return isinstance(values, DeviceTensor)
+
+    def host_buffer(self, size: int) -> torch.Tensor:
+        self.host_buffers.append(torch.empty(size, dtype=torch.int64))
+        return self.host_buffers[-1]
+
+    def result(self, size: int) -> torch.Tensor:
+        return torch.full((size,), -1, dtype=torch.int64).as_subclass(DeviceTensor)
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        assert self.issued is None, "two copies without an event between them"
+        # What a stream reads of its device it reads in its order: what is written there later does not come along.
+        self.issued = target, source.clone() if self.holds(source) else source
+
+    def record(self) -> FakeEvent:
+        assert self.issued is not None, "an event before its copy"
+        self.events.append(FakeEvent(self, *self.issued))
+        self.issued = None
+        return self.events[-1]
+
+    def finish(self, count: int | None = None) -> None:
+        """Finish the first `count` copies, or all, in their order."""
+        for event in self.events[:count]:
+            event.finish()
