@@ -60,8 +60,9 @@ cdef class PagedAllocator:
         self, const int64_t* lengths, const int64_t* lasts, int64_t count, int64_t* slots, int64_t* opening
     ) noexcept
     cdef object _send_pages(self, int64_t count)
-    cdef object _send_extended(self, const int64_t* requests, int64_t count, int64_t pages, int64_t size, int64_t bound)
-    cdef object _send_decoded(self, object after, object last)
+    cdef object _send_extended(self, const int64_t* requests, int64_t count, int64_t pages, int64_t size, int64_t bound,
+        object moves)
+    cdef object _send_decoded(self, object after, object last_slots)
     cdef object _chosen(self, int64_t count, int64_t bound)
     cdef bint _take_chosen(self, object page_ids, int64_t bound, object changes) except -1
     cdef bint _room(self, int64_t pages, int64_t bound) except -1

@@ -1,6 +1,7 @@
 """The device tier (L1) of one rank: one pool of pages, at the addresses that an engine's own has."""
 
 from functools import partial as partial_of
+from itertools import pairwise
 
 import cython
 import numpy as np
@@ -198,10 +199,19 @@ class PagedAllocator:
         pages or empty; where it is, it has to be the last of such a prefix in a page of the pool. Raises ValueError
         that names the request for one that is not, for a negative prefix and for a sequence that is shorter than its
         prefix, TypeError for what are no integers. O(n + r).
+
+        A tensor on a device is copied to the host, which is waited for, but for `last_slots` on the pool's own: they
+        stay there, unchecked, and nothing waits.
         """
         before = _vector(prefix_lens, "prefix_lens")
         after = _vector(seq_lens, "seq_lens")
-        last = _vector(last_slots, "last_slots")
+        last = last_slots
+        apart: cython.bint = self._is_apart(last_slots)
+        if apart:
+            before = as_int64(before, "prefix_lens").copy()
+            after = as_int64(after, "seq_lens").copy()
+            last = _stand_ins(before, last_slots, self.page_size)
+        last = _vector(last, "last_slots")
         prefixes = view_of(before)
         lengths = view_of(after)
         lasts = view_of(last)
@@ -231,7 +241,8 @@ class PagedAllocator:
             if not self._room(pages, bound):
                 return None
             if self.copier is not None:
-                return self._send_extended(copied, requests, pages, size, bound)
+                moves = _moves(before, after, last, last_slots, self.page_size) if apart else None
+                return self._send_extended(copied, requests, pages, size, bound, moves)
             taken = new_scratch(pages)
             try:
                 slots = new_slots(size)
@@ -252,9 +263,9 @@ class PagedAllocator:
         whole pages. Arguments and errors as of `alloc_extend`, with prefixes that are one token shorter. O(r).
         """
         after = _vector(seq_lens, "seq_lens")
-        last = _vector(last_slots, "last_slots")
         if self.copier is not None:
-            return self._send_decoded(after, last)
+            return self._send_decoded(after, last_slots)
+        last = _vector(last_slots, "last_slots")
         requests: cython.longlong = max(view_of(after).size, 0)
         slots = new_slots(requests)
         result = tensor_of(slots, requests)
@@ -579,7 +590,7 @@ class PagedAllocator:
             if self._take_chosen(page_ids, count, changes):
                 return result
 
-    def _send_extended(self, requests, count, pages, size, bound):
+    def _send_extended(self, requests, count, pages, size, bound, moves):
         """Return the slots of an extended batch on the device, as `_send_pages`."""
         while True:
             changes: object = self.pages.changes
@@ -588,12 +599,18 @@ class PagedAllocator:
                 return None
             slots = new_ids(size)
             self._fill(requests, count, ids_in(page_ids), ids_in(slots))
-            result = self.copier.send(slots)
+            result = self._send_moved(slots, moves)
             if self._take_chosen(page_ids, bound, changes):
                 return result
 
-    def _send_decoded(self, after, last):
+    def _send_decoded(self, after, last_slots):
         """Return a slot for each request on the device, as `_send_pages`."""
+        last = last_slots
+        apart: cython.bint = self._is_apart(last_slots)
+        if apart:
+            after = as_int64(after, "seq_lens").copy()
+            last = _stand_ins(after - 1, last_slots, self.page_size)
+        last = _vector(last, "last_slots")
         requests: cython.longlong = max(view_of(after).size, 0)
         slots = new_ids(requests)
         scratch = new_scratch(2 * requests + 1)
@@ -601,17 +618,38 @@ class PagedAllocator:
             opened: cython.longlong = self._decode(after, last, requests, ids_in(slots), scratch)
             if not self._room(opened, requests):
                 return None
+            moves = _moves(after - 1, after, last, last_slots, self.page_size) if apart else None
             while True:
                 changes: object = self.pages.changes
                 page_ids = self._chosen(opened, requests)
                 if page_ids is None:
                     return None
                 self._open(ids_in(slots), scratch, ids_in(page_ids), opened)
-                result = self.copier.send(slots)
+                result = self._send_moved(slots, moves)
                 if self._take_chosen(page_ids, requests, changes):
                     return result
         finally:
             free_scratch(scratch)
+
+    def _is_apart(self, last_slots):
+        """Tell whether last slots are on the device, where they stay."""
+        if self.copier is None or not self.copier.holds(last_slots):
+            return False
+        check_integers(last_slots, "last_slots")
+        return True
+
+    def _send_moved(self, slots, moves):
+        """Send slots to the device, and move those that were made from stand-ins to where they belong."""
+        if moves is None:
+            return self.copier.send(slots)
+        last_slots, *indices = moves
+        ends = np.cumsum([len(each) for each in (slots, *indices)]).tolist()
+        sent = self.copier.send(slots, *indices)
+        # A copy, as a result owns its memory.
+        result = sent[: ends[0]].clone()
+        positions, owners, stand_ins = (sent[start:stop] for start, stop in pairwise(ends))
+        distances = last_slots.to(torch.int64) - stand_ins
+        return result.index_add_(0, positions, distances.index_select(0, owners))
 
     def _chosen(self, count, bound):
         """Return the ids of the next pages, which stay free; None where there are not so many."""
@@ -861,6 +899,25 @@ def _vector(values, name):
         return values
     array = packed(values)
     return as_int64(values, name) if array is None else array
+
+
+def _stand_ins(prefixes, last_slots, page_size):
+    """Return a last slot for each prefix, in page 1, in the place of those that are on the device."""
+    if last_slots.numel() != prefixes.size:
+        # Of another length, as is said then.
+        return np.zeros(last_slots.numel(), np.int64)
+    return page_size + (prefixes - 1) % page_size
+
+
+def _moves(prefixes, lengths, stand_ins, last_slots, page_size):
+    """Return what it takes to move slots that were made from stand-ins: last slots, and where which were used.
+
+    The positions of such slots in the result, the request of each, and the stand-ins.
+    """
+    counts = np.minimum(-prefixes % page_size, lengths - prefixes)
+    first = np.cumsum(lengths - prefixes) - (lengths - prefixes)
+    position_in_own = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return last_slots, np.repeat(first, counts) + position_in_own, np.repeat(np.arange(counts.size), counts), stand_ins
 
 
 def _ids_of(page_ids):

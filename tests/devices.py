@@ -40,6 +40,8 @@ class FakeDevice:
         self.host_buffers: list[torch.Tensor] = []
         self.events: list[FakeEvent] = []
         self.issued: tuple[torch.Tensor, torch.Tensor] | None = None
+        #: Whether each copy is done when it is issued, as for what follows in its stream.
+        self.in_order = False
         #: How often an event was waited for.
         self.waits = 0
         #: What happens whenever an event is asked whether it is done.
@@ -76,6 +78,8 @@ class FakeDevice:
         assert self.issued is not None, "an event before its copy"
         self.events.append(FakeEvent(self, *self.issued))
         self.issued = None
+        if self.in_order:
+            self.events[-1].finish()
         return self.events[-1]
 
     def finish(self, count: int | None = None) -> None:

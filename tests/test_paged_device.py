@@ -69,10 +69,71 @@ def test_slots_are_those_of_a_pool_on_the_host(device: FakeDevice, order: str) -
     assert device.waits == 0
 
 
+def test_last_slots_on_the_device_stay_there(device: FakeDevice, order: str) -> None:
+    device.in_order = True
+    random = np.random.Generator(np.random.PCG64(len(order)))
+    ours, twin = PagedAllocator(400, PAGE, device="cuda", order=order), PagedAllocator(400, PAGE, order=order)
+    lengths, lasts = np.zeros(9, np.int64), np.full(9, -1)
+    for dtype in (torch.int64, torch.int32) * 20:
+        after = lengths + random.integers(0, 11, 9)
+        before = torch.tensor(lengths)
+        result = ours.alloc_extend(before, after, device.tensor(lasts.tolist(), dtype))
+        expected = twin.alloc_extend(lengths, after, lasts)
+        assert torch.equal(result, expected)
+        assert result.untyped_storage().nbytes() == 8 * result.numel()
+        ends = np.cumsum(after - lengths)
+        lasts = np.where(after > lengths, expected.numpy()[ends - 1] if len(expected) else -1, lasts)
+        lengths = after + 1
+        result = ours.alloc_decode(torch.tensor(lengths), device.tensor(lasts.tolist(), dtype))
+        expected = twin.alloc_decode(lengths.tolist(), lasts)
+        assert torch.equal(result, expected)
+        assert result.untyped_storage().nbytes() == 8 * 9
+        lasts = expected.numpy()
+        if lengths.sum() > 1_000:
+            lengths, lasts = np.zeros(9, np.int64), np.full(9, -1)
+            for pool in (ours, twin):
+                pool.clear()
+        assert ours.snapshot() == twin.snapshot()
+    assert device.waits == 0
+
+
+def test_wrong_arguments_beside_last_slots_on_the_device(device: FakeDevice, order: str) -> None:
+    pool = taken_pool(order, [])
+    before = pool.snapshot()
+    last = device.tensor([-1, 99])
+    for arguments, said in (
+        (([0, 5], [1, 4], last), "request 1 is wrong: seq_len 4 is less than its prefix_len 5"),
+        (([0, -(2**63)], [1, 4], last), "request 1 is wrong: prefix_len -9223372036854775808 is negative"),
+        (([0], [1], last), "must have one length"),
+        (([0, 0], [1], last), "must have one length"),
+        (([0, 0], [1, 1], device.tensor([[-1], [99]])), "last_slots must have one dimension"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            pool.alloc_extend(*arguments)
+        if len(arguments[0]) == 1 or "dimension" in said:
+            with pytest.raises(ValueError, match=said):
+                pool.alloc_decode(*arguments[1:])
+    with pytest.raises(ValueError, match="request 1 is wrong: seq_len 0 is less than the 1 that is decoded"):
+        pool.alloc_decode([1, 0], last)
+    for values in ([-1.0, 1.0], [True, False]):
+        wrong = device.tensor(values, torch.tensor(values).dtype)
+        with pytest.raises(TypeError, match="last_slots must be integers"):
+            pool.alloc_decode([1, 1], wrong)
+        with pytest.raises(TypeError, match="last_slots must be integers"):
+            pool.alloc_extend([0, 0], [1, 1], wrong)
+    assert pool.alloc_extend([0, 5], [30, 9], last) is None
+    assert pool.alloc_decode([1, 1], last) is None
+    assert device.events == []
+    assert pool.snapshot() == before
+
+
+LAST_THERE = FakeDevice().tensor([-1, 40])
 GROWING: dict[str, Callable[[PagedAllocator], Any]] = {
     "alloc": lambda pool: pool.alloc(8),
     "alloc_extend": lambda pool: pool.alloc_extend([0, 5], [9, 7], [-1, 40]),
     "alloc_decode": lambda pool: pool.alloc_decode([1, 6], [-1, 40]),
+    "alloc_extend, last slots there": lambda pool: pool.alloc_extend([0, 5], [9, 7], LAST_THERE),
+    "alloc_decode, last slots there": lambda pool: pool.alloc_decode([1, 6], LAST_THERE),
 }
 
 
@@ -95,6 +156,7 @@ def test_pages_are_chosen_anew_where_the_pool_changes_while_they_are_sent(
     device: FakeDevice, order: str, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = taken_pool(order, [3, 5, 7, 9, 11])
+    device.in_order = True
     record, stolen = device.record, []
 
     def steal() -> Any:
@@ -105,7 +167,6 @@ def test_pages_are_chosen_anew_where_the_pool_changes_while_they_are_sent(
 
     monkeypatch.setattr(device, "record", steal)
     result = call(pool)
-    device.finish()
     taken = {slot // PAGE for slot in result.tolist() if slot // PAGE != 10}
     assert taken.isdisjoint(stolen[0].tolist())
     assert pool.available_size() == (5 - len(taken) - 2) * PAGE
@@ -421,6 +482,7 @@ def test_calls_that_are_made_while_another_looks_what_has_arrived(device: FakeDe
     for page in (12, 10, 9):
         pool.free(device.tensor(slots_of(page)), deferred=True)
     device.finish()
+    device.in_order = True
     busy = False
 
     def back() -> None:
