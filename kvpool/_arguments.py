@@ -183,11 +183,11 @@ def page_ids_as_int64(values: Integers, name: str, page_size: int, error: type[P
         raise error({"out of range": [beyond.value // page_size]}) from None
 
 
-def first_of_rows(table: Any, lengths: Integers, page_size: int) -> Int64Array:
-    """Return the first `lengths[i]` slots of each row i of a two-dimensional table, row after row: a copy.
+def rows_of_integers(table: Any, lengths: Integers) -> tuple[npt.NDArray[Any], Int64Array]:
+    """Return a two-dimensional table of integers as an ndarray, and how many of each row are meant.
 
-    Raises ValueError for another shape, for lengths that are not one a row or that a row does not have, TypeError for
-    what are no integers, and FreeError for a slot that no int64 addresses.
+    A view where `table` is one already, and a copy of the lengths. Raises ValueError for another shape and for lengths
+    that are not one a row or that a row does not have, TypeError for what are no integers.
     """
     if isinstance(table, torch.Tensor):
         table = _array_of(table, "slots")
@@ -197,14 +197,20 @@ def first_of_rows(table: Any, lengths: Integers, page_size: int) -> Int64Array:
     rows = np.asarray(table)
     if rows.ndim != 2:
         raise ValueError(f"slots must have two dimensions, but have shape {rows.shape}")
-    counts = as_int64(lengths, "lengths")
+    if rows.size and rows.dtype.kind not in "iu":
+        raise TypeError(f"slots must be integers, not {rows.dtype}")
+    counts = as_int64(lengths, "lengths").copy()
     if counts.size != rows.shape[0]:
         raise ValueError(f"lengths must be one for each of the {rows.shape[0]} rows, not {counts.size}")
     wrong = np.flatnonzero((counts < 0) | (counts > rows.shape[1]))
     if wrong.size:
         raise ValueError(f"lengths must be 0 to {rows.shape[1]}, but that of row {wrong[0]} is {counts[wrong[0]]}")
-    first = rows[np.arange(rows.shape[1]) < counts[:, np.newaxis]]
-    return page_ids_as_int64(first, "slots", page_size)
+    return rows, counts
+
+
+def joined_rows(rows: npt.NDArray[Any], counts: Int64Array) -> npt.NDArray[Any]:
+    """Return the first `counts[i]` elements of each row i, one row after the other."""
+    return np.concatenate([rows[:0].reshape(-1), *(row[:count] for row, count in zip(rows, counts.tolist(), strict=True))])
 
 
 def pages_in_any_order(

@@ -14,12 +14,13 @@ from kvpool._arguments import (
     check_integers,
     count,
     faults_of,
-    first_of_rows,
     flag,
+    joined_rows,
     page_ids_as_int64,
     pages_for,
     pages_in_any_order,
     positive_int,
+    rows_of_integers,
 )
 from kvpool._books import check_free_pages
 from kvpool._pinned import device_copier
@@ -304,7 +305,10 @@ class PagedAllocator:
         The last page of a row may be given in part. Otherwise as one `free` of all those slots, row after row. Raises
         ValueError for lengths that are not one a row, or no number of slots of a row.
         """
-        return self._take_back(first_of_rows(slots, lengths, self.page_size), True, True, False)
+        rows, counts = rows_of_integers(slots, lengths)
+        self._settle(True)
+        freed = self._give_rows(rows, counts) if rows.dtype == np.int64 and rows.flags.carray else None
+        return self._give_back(joined_rows(rows, counts), True, True, None) if freed is None else freed
 
     def return_pages(self, page_ids, *, deferred=False):
         """Give pages back by their ids, in this order also in a "lifo" pool; return how many. As `free` otherwise."""
@@ -811,6 +815,27 @@ class PagedAllocator:
                 if entry is not None:
                     self.first = entry.next
                 raise faults
+
+    def _give_rows(self, rows, counts):
+        """Give the first slots of rows back; return how many they are, None where they have to be looked at as one."""
+        flat = rows.reshape(-1)
+        total: object = int(counts.sum())
+        room: cython.longlong = total
+        pages = new_scratch(2 * room)
+        try:
+            slots = ids_in(flat)
+            sizes = ids_in(counts)
+            width: cython.longlong = rows.shape[1]
+            found: cython.longlong = 0
+            i: cython.longlong
+            for i in range(len(counts)):
+                more: cython.longlong = self._pages_in(part(slots, i * width), sizes[i], part(pages, found))
+                if more < 0:
+                    return None
+                found += more
+            return total if self._accept(pages, found, part(pages, room), True, True, None, None) else None
+        finally:
+            free_scratch(pages)
 
     def _pages_in(self, slots, count, pages):
         """Write the page of each stretch of ascending slots of one page into `pages`; return how many; -1: no page."""

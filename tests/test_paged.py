@@ -271,7 +271,15 @@ def test_rows_are_given_back_as_far_as_they_go(order: str) -> None:
     pool = taken_pool(order)
     with unchanged(pool):
         assert pool.free_rows(rows, [0, 0, 0]) == 0
-        assert pool.free_rows(np.empty((0, 4), np.int64), []) == 0
+        for nothing in (np.empty((0, 4), np.int64), np.empty((2, 0), np.int32), torch.empty(2, 0)):
+            assert pool.free_rows(nothing, [0] * len(nothing)) == 0
+    pool.return_pages([1])
+    with unchanged(pool), pytest.raises(FreeError, match="page 1: already free"):
+        pool.free_rows(np.array([[8, 9], [4, 5]]), [2, 2])
+    # A part of a page in each of two rows.
+    pool = taken_pool(order)
+    assert pool.free_rows(np.array([[8, 9], [10, 4]]), [2, 2]) == 4
+    assert pool.free_pages.tolist() == ([2, 1] if order == "fifo" else [1, 2])
 
 
 @pytest.mark.parametrize(
