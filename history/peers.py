@@ -22,6 +22,7 @@ TESTS = [
     "tests/test_peers.py",
     "tests/test_replay.py",
     "tests/test_adopting.py",
+    "tests/test_sglang_paged.py",
     "tests/test_suite_sweep_implementations.py",
 ]
 

@@ -210,7 +210,8 @@ def rows_of_integers(table: Any, lengths: Integers) -> tuple[npt.NDArray[Any], I
 
 def joined_rows(rows: npt.NDArray[Any], counts: Int64Array) -> npt.NDArray[Any]:
     """Return the first `counts[i]` elements of each row i, one row after the other."""
-    return np.concatenate([rows[:0].reshape(-1), *(row[:count] for row, count in zip(rows, counts.tolist(), strict=True))])
+    parts = [row[:count] for row, count in zip(rows, counts.tolist(), strict=True)]
+    return np.concatenate([rows[:0].reshape(-1), *parts])
 
 
 def pages_in_any_order(

@@ -73,7 +73,7 @@ cdef class PagedAllocator:
     cdef object _end_group(self, list group, Outstanding entry)
     cdef object _give_back(self, object values, bint by_slots, bint partial, Outstanding entry)
     cdef object _give_rows(self, object rows, object counts)
-    cdef int64_t _pages_in(self, const int64_t* slots, int64_t count, int64_t* pages) noexcept
+    cdef int64_t _pages_in(self, int64_t* slots, int64_t count, int64_t* pages) noexcept
     cdef bint _accept(
         self, int64_t* pages, int64_t count, int64_t* spare, bint by_slots, bint partial, object slots,
         Outstanding entry

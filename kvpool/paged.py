@@ -125,6 +125,8 @@ class PagedAllocator:
                 f"the pool is built, of {self.num_pages} pages of {self.page_size} slots in {self.order} order, "
                 "and stays so"
             )
+        if getattr(self, "num_pages", 0):
+            books.changes = self.pages.changes + 1
         self.num_pages = pages
         self.page_size = slots
         self.size = pages * slots
@@ -845,7 +847,14 @@ class PagedAllocator:
             first: cython.longlong = slots[i]
             if first < 0 or first >= (self.num_pages + 1) * self.page_size:
                 return -1
-            stop: cython.longlong = min(count, i + self.page_size - first % self.page_size)
+            place: cython.longlong = first % self.page_size
+            # Most pages are whole.
+            whole: cython.bint = place == 0 and count - i >= self.page_size > 1
+            if whole and pages_of(part(slots, i), 1, self.page_size, part(pages, found)):
+                found += 1
+                i += self.page_size
+                continue
+            stop: cython.longlong = min(count, i + self.page_size - place)
             pages[found] = first // self.page_size
             found += 1
             first -= i

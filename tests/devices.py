@@ -1,9 +1,13 @@
-"""A device in the place of CUDA, whose copies the tests finish by hand."""
+"""Devices in the place of CUDA: one whose copies the tests finish by hand, and one whose copies are done at once."""
 
 from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
+
+from kvpool import PagedAllocator
 
 
 class DeviceTensor(torch.Tensor):
@@ -86,3 +90,41 @@ class FakeDevice:
         """Finish the first `count` copies, or all, in their order."""
         for event in self.events[:count]:
             event.finish()
+
+
+class Done:
+    """An event whose copy is done."""
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+
+class PromptDevice:
+    """A device that holds every tensor, and whose copies are done when they are issued."""
+
+    def holds(self, values: object) -> bool:
+        return isinstance(values, torch.Tensor)
+
+    def host_buffer(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.int64)
+
+    def result(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.int64)
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        target.copy_(source)
+
+    def record(self) -> Done:
+        return Done()
+
+    @classmethod
+    def pool(cls, *sizes: int, **options: Any) -> PagedAllocator:
+        """Build a pool of one rank on such a device."""
+        with (
+            mock.patch("torch.cuda.is_available", return_value=True),
+            mock.patch("kvpool._pinned.CudaRuntime", return_value=cls()),
+        ):
+            return PagedAllocator(*sizes, device="cuda", **options)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from kvpool import HostAllocator, OwnerLaneAllocator, PageCounts, PagedAllocator
+from tests.devices import PromptDevice
 from tests.pools import Kind
 
 CALLS = 20_000
@@ -59,6 +60,22 @@ def grouping_pool(order: str) -> PagedAllocator:
     pool.free_group_begin()
     pool.free([280, 281, 284, 285, 286], partial=True)
     pool.return_pages([80, 79])
+    return pool
+
+
+def deferring_pool(order: str) -> PagedAllocator:
+    """A pool on a device, with frees outstanding before a group, in one that has ended, and in one that is open."""
+    pool = PromptDevice.pool(300, 4, order=order)
+    pool.alloc_pages(200)
+    pool.return_pages(list(range(3, 60)))
+    pool.free(THERE[:40], partial=True, deferred=True)
+    pool.free_group_begin()
+    pool.free(THERE[80:83], partial=True, deferred=True)
+    pool.free(THERE[83:90], partial=True, deferred=True)
+    pool.return_pages(THERE[400:420], deferred=True)
+    pool.free_group_end()
+    pool.free_group_begin()
+    pool.free(THERE[160:165], partial=True, deferred=True)
     return pool
 
 
@@ -133,6 +150,8 @@ COUNT_CALLS: dict[str, Callable[[Any], Any]] = {
     "held_page_ids": lambda counts: counts.held_page_ids(),
 }
 PAGED_HELD = list(range(400, 460))
+# On the device: slots of pages 60 to 162, then page ids.
+THERE = torch.cat([torch.arange(240, 640), torch.arange(162, 190)])
 ROWS = np.arange(400, 448).reshape(2, 24)
 PAGED_CALLS: dict[str, Callable[[Any], Any]] = {
     "alloc": lambda pool: pool.alloc(60),
@@ -165,6 +184,13 @@ PAGED_CALLS: dict[str, Callable[[Any], Any]] = {
     "clear": lambda pool: pool.clear(),
     "snapshot": lambda pool: pool.snapshot(),
 }
+DEFERRING_CALLS = PAGED_CALLS | {
+    "free, deferred": lambda pool: pool.free(THERE[200:240], deferred=True),
+    "free, deferred, of the host": lambda pool: pool.free(list(range(560, 600)), deferred=True),
+    "return_pages, deferred": lambda pool: pool.return_pages(THERE[420:], deferred=True),
+    "alloc_extend, last slots there": lambda pool: pool.alloc_extend([0, 1, 8], [30, 9, 20], THERE[[0, 160, 5]]),
+    "alloc_decode, last slots there": lambda pool: pool.alloc_decode([1, 2, 9] * 3, THERE[[0, 160, 5] * 3]),
+}
 POOLS: dict[str, tuple[Callable[[], Any], dict[str, Callable[[Any], Any]]]] = {
     "host": (host_pool, HOST_CALLS),
     "lanes": (lane_pool, LANE_CALLS),
@@ -173,6 +199,7 @@ POOLS: dict[str, tuple[Callable[[], Any], dict[str, Callable[[Any], Any]]]] = {
     "paged, lifo": (lambda: grouping_pool("lifo"), PAGED_CALLS),
     "paged, sorted": (lambda: paged_pool("sorted"), PAGED_CALLS),
     "paged, sorted in a group": (lambda: grouping_pool("sorted"), PAGED_CALLS),
+    "paged, frees outstanding": (lambda: deferring_pool("lifo"), DEFERRING_CALLS),
 }
 
 

@@ -22,6 +22,7 @@ from kvpool import (
     TokenTable,
     match_prefix,
 )
+from tests.devices import PromptDevice
 
 CALLS = 2_000
 #: What the interpreter itself may come to keep: caches, free lists.
@@ -187,6 +188,32 @@ PAGED: list[Call] = [
 ]
 
 
+def deferring() -> PagedAllocator:
+    pool = PromptDevice.pool(64, 2)
+    pool.alloc_pages(32)
+    return pool
+
+
+def grouped_and_deferred(pool: Any) -> None:
+    pool.free_group_begin()
+    pool.free(pool.alloc(4), deferred=True)
+    pool.return_pages(torch.tensor([3, 4]), deferred=True)
+    pool.free_group_end()
+    assert pool.alloc_pages(2) is not None
+
+
+DEFERRED: list[Call] = [
+    lambda pool: pool.free(pool.alloc(8), deferred=True),
+    lambda pool: pool.free(pool.alloc(8)[:7].flip(0), partial=True, deferred=True),
+    grouped_and_deferred,
+    lambda pool: (pool.return_pages(torch.tensor([0]), deferred=True), pool.available_size()),
+    lambda pool: (pool.return_pages(torch.tensor([3]), deferred=True), pool.clear()),
+    lambda pool: pool.free(torch.tensor([1.0]), deferred=True),
+    lambda pool: pool.alloc_decode([0], torch.tensor([8])),
+    lambda pool: pool.free(pool.alloc(8)),
+]
+
+
 def table() -> TokenTable:
     held = TokenTable(4, 8)
     held.add([1, 2])
@@ -278,6 +305,7 @@ TYPES: list[tuple[str, Callable[[], Any], list[Call]]] = [
     ("PageCounts", lambda: PageCounts(64), COUNTS),
     ("PagedAllocator, lifo", lambda: paged("lifo"), PAGED),
     ("PagedAllocator, sorted", lambda: paged("sorted"), PAGED),
+    ("PagedAllocator, deferring", deferring, DEFERRED),
     ("TokenBuffer", lambda: TokenBuffer(range(10)), BUFFER),
     ("RequestTokens", lambda: RequestTokens(range(10)), REQUEST),
     ("TokenTable", table, TABLE),
