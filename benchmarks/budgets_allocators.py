@@ -20,7 +20,7 @@ from benchmarks.budgets import Line, Measure
 from benchmarks.common import book_bytes, floor
 
 # asv imports this module with every commit, also those without an allocator.
-from benchmarks.pools import HostAllocator, OwnerLaneAllocator
+from benchmarks.pools import PAGE_ORDERS, HostAllocator, OwnerLaneAllocator, PagedAllocator, arrange_paged
 
 PAGE_SIZE = 64
 POOL = 34_375
@@ -39,6 +39,7 @@ def measurements() -> Iterator[Measure]:
     yield from (partial(growth_lines, n, isolated_head=False) for n in SIZES)
     yield from (partial(growth_lines, n, isolated_head=True) for n in SIZES[1:])
     yield lane_lines
+    yield from (partial(paged_lines, order) for order in PAGE_ORDERS)
     yield book_lines
     yield build_lines
     yield import_lines
@@ -289,12 +290,54 @@ def lane_lines() -> list[Line]:
     return lines
 
 
+def paged_lines(order: str) -> list[Line]:
+    """Batches, allocations and frees of a pool of one rank whose free pages are scattered."""
+    pool = PagedAllocator(POOL, PAGE_SIZE, order=order)
+    arrange_paged(pool, random(2).permutation(POOL))
+    lines = []
+    lengths = torch.from_numpy(random().integers(1, 2_000, 256))
+    nothing = torch.zeros_like(lengths)
+    last = pool.alloc_extend(nothing, lengths, nothing - 1)[lengths.cumsum(0) - 1]
+
+    def give_back(slots: torch.Tensor, _: object) -> None:
+        pool.return_pages(slots[slots % PAGE_SIZE == 0] // PAGE_SIZE)
+
+    samples = alternate(CALLS, partial(pool.alloc_decode, lengths + 1, last), partial(floor, PAGE_SIZE), give_back)
+    ours, theirs = np.median(samples, axis=1)
+    lines.append(Line(f"{order}: alloc_decode, 256 requests", ours / theirs, 2 + 1 / theirs, "x floor(1)"))
+    nothing = torch.zeros(32, dtype=torch.int64)
+    extend = partial(pool.alloc_extend, nothing, nothing + 10_000, nothing - 1)
+    samples = alternate(CALLS // 10, extend, partial(floor, 320_000), give_back)
+    lines += ratio_lines(f"{order}: alloc_extend, 32 requests of 10,000 slots", 5_024, samples, 1.3, tail=False)
+    for n in SIZES:
+        samples = alternate(CALLS, partial(pool.alloc, n * PAGE_SIZE), partial(floor, n * PAGE_SIZE), give_back)
+        lines += ratio_lines(f"{order}: alloc", n, samples, 1, tail=False)
+        held = [pool.alloc(n * PAGE_SIZE)]
+
+        def renew(*_: object, n: int = n, held: list[Any] = held) -> None:
+            held[0] = pool.alloc(n * PAGE_SIZE)
+
+        for name, options in (("free", {}), ("free, partial", {"partial": True})):
+            free = partial(_freed, pool, held, options)
+            samples = alternate(CALLS, free, partial(floor, n * PAGE_SIZE), renew)
+            lines += ratio_lines(f"{order}: {name}", n, samples, 1, tail=False)
+        pool.free(held[0])
+    return lines
+
+
+def _freed(pool: Any, held: list[torch.Tensor], options: dict[str, bool]) -> int:
+    freed: int = pool.free(held[0], **options)
+    return freed
+
+
 def book_lines() -> list[Line]:
     """Bytes a page of all that an allocator holds."""
     lines = []
     for name, build, num_pages, budget in (
         ("HostAllocator", lambda: HostAllocator(POOL), POOL, 24),
         ("OwnerLaneAllocator", lambda: OwnerLaneAllocator(32_768), 8 * 32_768, 8),
+        ("PagedAllocator", lambda: PagedAllocator(POOL, PAGE_SIZE), POOL, 6),
+        ("PagedAllocator, sorted", lambda: PagedAllocator(POOL, PAGE_SIZE, order="sorted"), POOL, 2),
     ):
         lines.append(Line(f"books of {name}", book_bytes(build) / num_pages, budget, "bytes/page"))
     return lines
@@ -302,15 +345,16 @@ def book_lines() -> list[Line]:
 
 def build_lines() -> list[Line]:
     """Time the construction of pools of 4 M pages."""
-    start = time.perf_counter()
-    HostAllocator(LARGE_POOL)
-    built = time.perf_counter()
-    OwnerLaneAllocator(LARGE_POOL // 8)
-    end = time.perf_counter()
-    return [
-        Line("HostAllocator of 4 M pages built", built - start, 0.1, "s"),
-        Line("OwnerLaneAllocator of 4 M pages built", end - built, 0.1, "s"),
-    ]
+    lines = []
+    for name, build in (
+        ("HostAllocator", lambda: HostAllocator(LARGE_POOL)),
+        ("OwnerLaneAllocator", lambda: OwnerLaneAllocator(LARGE_POOL // 8)),
+        *((f"PagedAllocator, {order},", partial(PagedAllocator, LARGE_POOL, 64, order=order)) for order in PAGE_ORDERS),
+    ):
+        start = time.perf_counter()
+        build()
+        lines.append(Line(f"{name} of 4 M pages built", time.perf_counter() - start, 0.1, "s"))
+    return lines
 
 
 IMPORT = """

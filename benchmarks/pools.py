@@ -25,8 +25,14 @@ try:
 except ImportError:
     PageCounts = None
 
+try:
+    from kvpool import PagedAllocator
+except ImportError:
+    PagedAllocator = None
+
 HOST_METHODS = {"fifo": "alloc", "contiguous": "alloc_contiguous_preferred", "fewest_runs": "alloc_fewest_runs"}
 SELECTIONS = ("contiguous", "fifo")
+PAGE_ORDERS = ("fifo", "lifo", "sorted")
 
 
 def feature(owner: object, name: str) -> Any:
@@ -51,6 +57,13 @@ def lane_pool(physical_pages: int, page_size: int, cp_size: int, selection: str,
     return OwnerLaneAllocator(physical_pages, page_size, cp_size, device=device, selection=selection)
 
 
+def paged_pool(num_pages: int, page_size: int, order: str, device: str = "cpu") -> Any:
+    """Build a device pool of one rank, all free."""
+    if PagedAllocator is None:
+        raise NotImplementedError("this kvpool has no PagedAllocator")
+    return PagedAllocator(num_pages, page_size, device=device, order=order)
+
+
 def page_counts(num_pages: int) -> Any:
     """Build reference counts, all 0."""
     if PageCounts is None:
@@ -62,6 +75,19 @@ def arrange_host(pool: Any, free_order: np.ndarray) -> None:
     """Bring an all-free host pool to a state in which just these pages are free, in this FIFO order."""
     feature(pool, "alloc_pages")(pool.num_pages)
     feature(pool, "return_pages")(free_order)
+
+
+def arrange_paged(pool: Any, page_order: np.ndarray) -> None:
+    """Give the pages of an all-free pool of one rank back in this order, three quarters of them; counted from 0.
+
+    In sorted order the last quarter of all is released, and not free.
+    """
+    quarter = pool.num_pages // 4
+    pool.alloc_pages(pool.num_pages)
+    pool.return_pages(page_order[: 2 * quarter] + 1)
+    # One that does not fit has the pages that were released become free.
+    pool.alloc_pages(pool.num_pages)
+    pool.return_pages(page_order[2 * quarter : 3 * quarter] + 1)
 
 
 def settle(pool: Any) -> None:

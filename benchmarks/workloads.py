@@ -215,6 +215,14 @@ def aged_tenth(num_pages: int, seed: int) -> np.ndarray:
     return pages[shuffled(len(pages), seed, 1)]
 
 
+# Requests of a batch.
+
+
+def request_lengths(count: int, most: int, seed: int) -> np.ndarray:
+    """Return the seeded lengths of `count` requests, 1 to `most` tokens."""
+    return 1 + (draws(count, seed) % np.uint64(most)).astype(np.int64)
+
+
 # Token ids of requests: int64, as of a vocabulary of 151,936 entries.
 
 VOCABULARY = 151_936

@@ -23,8 +23,11 @@ ALLOCATOR_MODULES = ("bench_host", "bench_lanes", "bench_memory", "bench_import"
 ALLOCATOR_COMBINATIONS = 165
 PAGE_MODULES = ("bench_pages",)
 PAGE_COMBINATIONS = 44
+PAGED_MODULES = ("bench_paged",)
+PAGED_COMBINATIONS = 90
 TOKEN_MODULES = ("bench_tokens", "bench_token_memory")
 TOKEN_COMBINATIONS = 150
+MODULES = ALLOCATOR_MODULES + PAGE_MODULES + PAGED_MODULES + TOKEN_MODULES
 
 
 def combinations(benchmark):
@@ -38,12 +41,14 @@ def not_applicable(name, params):
             return order != "contiguous_fifo" and (pages == 1 or method == "floor")
         case "Growth", num_pages, _, method:
             return method == "floor" and num_pages != 8_192
+        case "PagedFree", "group", "floor":
+            return True
         case "PageCalls", pages, call:
             return call == "one_run" and pages >= 64
         case (("LaneSelect" | "LaneAlloc"), owners, pages, selection):
             as_round_robin = (owners == "one_rank" and pages == 1) or (owners == "zigzag" and pages in (1, 8))
             return owners != "round_robin" and (as_round_robin or selection == "floor")
-        case (("LaneAllocCuda" | "BatchTorchTensorCuda" | "RoadsCuda"), *_):
+        case (("LaneAllocCuda" | "PagedCuda" | "BatchTorchTensorCuda" | "RoadsCuda"), *_):
             return not torch.cuda.is_available()
     return False
 
@@ -60,9 +65,7 @@ def test_benchmark_says_what_it_is(name):
         assert benchmark.unit != "unit"
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in BENCHMARKS if name.startswith(ALLOCATOR_MODULES + PAGE_MODULES + TOKEN_MODULES)]
-)
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name.startswith(MODULES)])
 def test_every_combination_runs(name):
     once = {"repeat": 1, "number": 1, "warmup_time": 0, "min_run_count": 1, "rounds": 1}
     for index in range(combinations(BENCHMARKS[name])):
@@ -83,6 +86,7 @@ def test_every_combination_runs(name):
     [
         (ALLOCATOR_MODULES, ALLOCATOR_COMBINATIONS),
         (PAGE_MODULES, PAGE_COMBINATIONS),
+        (PAGED_MODULES, PAGED_COMBINATIONS),
         (TOKEN_MODULES, TOKEN_COMBINATIONS),
     ],
 )
@@ -101,7 +105,7 @@ import sys, types
 sys.modules["kvpool"] = types.ModuleType("kvpool")
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 for benchmark in disc_benchmarks("benchmarks"):
-    if benchmark.name.startswith(("bench_host", "bench_lanes", "bench_memory", "bench_pages")):
+    if benchmark.name.startswith(("bench_host", "bench_lanes", "bench_memory", "bench_pages", "bench_paged")):
         benchmark = get_benchmark_from_name("benchmarks", benchmark.name + "-0")
         print(benchmark.name, benchmark.do_setup())
 """

@@ -11,6 +11,7 @@ from asv_runner.discovery import disc_benchmarks
 from benchmarks import (
     bench_host,
     bench_lanes,
+    bench_paged,
     bench_replay,
     bench_size,
     bench_token_memory,
@@ -50,6 +51,13 @@ def fresh_orders():
 def churned():
     state = bench_host.churned()
     return [state.free, *state.live, state.tail]
+
+
+def paged_requests():
+    batches = [*bench_paged.BATCHES, bench_paged.ENDED]
+    lengths = [workloads.request_lengths(each, bench_paged.MOST_TOKENS, bench_paged.SEED) for each in batches]
+    traces = [*bench_paged.CALLS.items(), *bench_paged.PREFILLS.values(), [bench_paged.STEPS]]
+    return [workloads.shuffled(bench_paged.NUM_PAGES, bench_paged.SEED), *lengths, *traces]
 
 
 def free_set(pattern, lane_pages, demand):
@@ -161,6 +169,19 @@ PINNED = {
         lambda: [workloads.random_fragmented(bench_host.NUM_PAGES, 1, bench_host.SEED)],
         "0f28b4967dc581f4fc081880f3ecd8277fddc30fc913ed0bef11e8d4e7fa9db5",
         {"bench_memory.HostAten.track_aten_ops": "1"},
+    ),
+    "shuffled pool of one rank, and requests": (
+        paged_requests,
+        "ab72a102fe7ff76b72db880a63147420f3e52d8ed3f5ab32595bb8050258b1ef",
+        {
+            "bench_paged.PagedAlloc.time_alloc": "1",
+            "bench_paged.PagedDecode.time_decode": "1",
+            "bench_paged.PagedExtend.time_extend": "1",
+            "bench_paged.PagedFree.time_free": "1",
+            "bench_paged.PagedReads.time_calls": "1",
+            "bench_paged.PagedBooks.track_book_bytes_per_page": "1",
+            "bench_paged.PagedCuda.time_step": "1",
+        },
     ),
     "aged pools": (
         lambda: [workloads.aged_tenth(num_pages, bench_host.SEED) for num_pages in bench_host.Growth.params[0]],
