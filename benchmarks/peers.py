@@ -62,6 +62,8 @@ SOURCES = {
     "vllm": Source(
         classes={
             "BlockPool": ("vllm.v1.core.block_pool", "BlockPool"),
+            "CPUOffloadingManager": ("vllm.v1.kv_offload.cpu.manager", "CPUOffloadingManager"),
+            "ReqContext": ("vllm.v1.kv_offload.base", "ReqContext"),
             "FreeKVCacheBlockQueue": ("vllm.v1.core.kv_cache_utils", "FreeKVCacheBlockQueue"),
             "KVCacheBlock": ("vllm.v1.core.kv_cache_utils", "KVCacheBlock"),
             "Request": ("vllm.v1.request", "Request"),
