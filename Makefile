@@ -7,6 +7,7 @@
 #   make oldest-numpy                         the package's tests on an installed wheel beside numpy 2.0
 #   make budgets                              the budgets of the hot paths, measured now
 #   make peers                                measure kvpool beside SGLang, vLLM and LMCache
+#   make engine-tests [ENGINE=vllm]           the engines' own tests, as they are and over kvpool
 #   make performance [TRACES=files]           write docs/performance.md from the recorded run, or record one first
 #   make history                              measure the milestones into results/ and publish html/
 #   make site                                 publish results/ to html/
@@ -23,6 +24,7 @@ BENCH ?=
 BASE ?= main
 HEAD ?= HEAD
 TRACES ?=
+ENGINE ?=
 
 VENV := .venv
 INSTALLED := $(VENV)/installed
@@ -50,7 +52,7 @@ PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* build*
 	$(wildcard tests/test_*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help tools bench compare test package-tests lint coverage sanitize oldest-numpy budgets peers performance history site selftest clean
+.PHONY: help tools bench compare test package-tests lint coverage sanitize oldest-numpy budgets peers engine-tests performance history site selftest clean
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -99,6 +101,9 @@ budgets: $(READY)
 
 peers: $(READY)
 	$(RUN) -m history peers $(if $(BENCH),--bench '$(BENCH)')
+
+engine-tests: $(READY)
+	$(RUN) -m history engine-tests $(if $(ENGINE),--engine '$(ENGINE)')
 
 performance: $(READY)
 	$(RUN) -m history performance $(if $(TRACES),--record $(TRACES))

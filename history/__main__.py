@@ -11,6 +11,10 @@ from history.paths import ROOT
 COMPARE = """Measure two commits in alternation and report what changed. Exit status 0: measured, and no regression;
 1: measured, and a confirmed regression; 2: not measured, with the reason."""
 
+ENGINE_TESTS = """Run the engines' own tests twice, as they are and with kvpool in place of their classes. Exit
+status 0: each test that differs has its reason; 1: one has none, or a test of kvpool's own beside the engines
+fails; 2: not run, with the reason."""
+
 
 def _positive(text: str) -> int:
     number = int(text)
@@ -74,6 +78,12 @@ def _peers_run(arguments: argparse.Namespace) -> int:
     return peers.run(arguments.module, arguments.arguments)
 
 
+def _engine_tests(arguments: argparse.Namespace) -> int:
+    from history import engine_tests
+
+    return engine_tests.run(arguments.engine or ())
+
+
 def _performance(arguments: argparse.Namespace) -> int:
     from history import performance
 
@@ -128,6 +138,14 @@ def _parser() -> argparse.ArgumentParser:
     beside.add_argument("module", metavar="MODULE", help="as for python -m")
     beside.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="what to give to it")
     beside.set_defaults(run=_peers_run)
+
+    engine_tests = commands.add_parser(
+        "engine-tests", help="run the engines' own tests as they are and over kvpool", description=ENGINE_TESTS
+    )
+    engine_tests.add_argument(
+        "--engine", action="append", choices=("vllm", "lmcache"), help="only this engine's; default: all"
+    )
+    engine_tests.set_defaults(run=_engine_tests)
 
     performance = commands.add_parser("performance", help="write docs/performance.md from docs/performance.json")
     performance.add_argument(
