@@ -80,92 +80,226 @@ class TestSglangHost:
 
 
 class TestSglangDevice:
+    """The example beside the engine's own allocator, address for address."""
+
     PAGE = 4
 
-    @pytest.fixture
-    def pools(self):
+    @pytest.fixture(params=[False, True], ids=["lifo", "sorted"])
+    def pools(self, request):
         example = run("sglang device").KvpoolPaged
         original = peers.peer_class("sglang", "PagedTokenToKVPoolAllocator")
-        return [each(200, self.PAGE, torch.float16, "cpu", None, need_sort=True) for each in (example, original)]
+        return [
+            each(200, self.PAGE, torch.float16, "cpu", None, need_sort=request.param) for each in (example, original)
+        ]
 
-    def test_a_batch_grows_at_the_same_addresses(self, pools):
-        draws = iter(workloads.draws(4_000, 2).tolist())
+    def extend(self, pool, before, after, last):
+        before, after, last = (torch.tensor(each, dtype=torch.int64) for each in (before, after, last))
+        return pool.alloc_extend(before, before, after, after, last, int((after - before).sum()))
+
+    def decode(self, pool, lengths, last):
+        lengths = torch.tensor(lengths, dtype=torch.int64)
+        return pool.alloc_decode(lengths, lengths, torch.tensor(last, dtype=torch.int64))
+
+    def same(self, pools, operation):
+        """Do to both what is done to one; return the slots, a list, or None."""
+        slots = [operation(pool) for pool in pools]
+        slots = [each if each is None else each.tolist() for each in slots]
+        assert slots[0] == slots[1]
+        assert pools[0].available_size() == pools[1].available_size()
+        assert sorted(pools[0].get_all_free_pages().tolist()) == sorted(pools[1].get_all_free_pages().tolist())
+        return slots[0]
+
+    def test_batches_grow_and_end_at_the_same_addresses(self, pools):
+        draws = iter(workloads.draws(40_000, 2).tolist())
+        requests, refused = [], 0
+        for _ in range(1_500):
+            action = next(draws) % 6
+            if action < 2:
+                lengths = [1 + next(draws) % 14 for _ in range(1 + next(draws) % 3)]
+                zeros = [0] * len(lengths)
+                found = self.same(
+                    pools, lambda pool, new=lengths, zeros=zeros: self.extend(pool, zeros, new, [-1] * len(new))
+                )
+                refused += found is None
+                for length in lengths if found else ():
+                    requests.append(found[:length])
+                    del found[:length]
+            elif action == 2 and requests:
+                grow = [next(draws) % 7 for _ in requests]
+                before, last = [len(each) for each in requests], [each[-1] for each in requests]
+                after = [length + more for length, more in zip(before, grow, strict=True)]
+                found = self.same(
+                    pools, lambda pool, before=before, after=after, last=last: self.extend(pool, before, after, last)
+                )
+                refused += found is None
+                for request, more in zip(requests, grow, strict=True) if found else ():
+                    request.extend(found[:more])
+                    del found[:more]
+            elif action == 3 and requests:
+                lengths, last = [len(each) + 1 for each in requests], [each[-1] for each in requests]
+                found = self.same(pools, lambda pool, lengths=lengths, last=last: self.decode(pool, lengths, last))
+                refused += found is None
+                for request, slot in zip(requests, found, strict=True) if found else ():
+                    request.append(slot)
+            elif requests:
+                count = 1 + next(draws) % min(3, len(requests))
+                ended = [torch.tensor(requests.pop(next(draws) % len(requests))) for _ in range(count)]
+                by_segment, grouped = next(draws) % 2, count > 1 or next(draws) % 2
+
+                def end(pool, ended=ended, by_segment=by_segment, grouped=grouped):
+                    if grouped:
+                        pool.free_group_begin()
+                    for index, slots in enumerate(ended):
+                        if (index + by_segment) % 2:
+                            pool.free_segment(slots, start_pos=0)
+                        else:
+                            pool.free(slots)
+                    if grouped:
+                        pool.free_group_end()
+
+                self.same(pools, end)
+        assert refused > 20
+        rest = torch.tensor([slot for request in requests for slot in request], dtype=torch.int64)
+        self.same(pools, lambda pool: pool.free(rest))
+        assert pools[0].available_size() == 200
+        pools[0].pages.check()
+
+    def test_pages_that_are_freed_in_a_group_are_free_at_its_end(self, pools):
         for pool in pools:
-            pool.tables = [torch.empty(0, dtype=torch.int64) for _ in range(3)]
-        for _ in range(40):
-            grow = [1 + next(draws) % 6 for _ in range(3)]
-            results = []
-            for pool in pools:
-                before = torch.tensor([len(table) for table in pool.tables])
-                after = before + torch.tensor(grow)
-                last = torch.tensor([table[-1] if len(table) else -1 for table in pool.tables])
-                slots = pool.alloc_extend(before, before, after, after, last, sum(grow))
-                results.append(slots)
-                if slots is not None:
-                    pool.tables = [torch.cat(pair) for pair in zip(pool.tables, slots.split(grow), strict=True)]
-            assert (results[0] is None) == (results[1] is None)
-            assert results[0] is None or results[0].tolist() == results[1].tolist()
-            decoded = []
-            for pool in pools:
-                lengths = torch.tensor([len(table) + 1 for table in pool.tables])
-                slots = pool.alloc_decode(lengths, lengths, torch.tensor([table[-1] for table in pool.tables]))
-                decoded.append(slots)
-                if slots is not None:
-                    pool.tables = [torch.cat(pair) for pair in zip(pool.tables, slots.split(1), strict=True)]
-            assert (decoded[0] is None) == (decoded[1] is None)
-            assert decoded[0] is None or decoded[0].tolist() == decoded[1].tolist()
-            # A request ends, freed by one method or the other, and a new one of one token takes its place.
-            ended, by_segment = next(draws) % 3, next(draws) % 2
-            one = torch.tensor([1])
-            for pool in pools:
-                if by_segment:
-                    pool.free_segment(pool.tables[ended], start_pos=0)
-                else:
-                    pool.free(pool.tables[ended])
-                pool.merge_and_sort_free()
-                pool.tables[ended] = pool.alloc_extend(one - 1, one - 1, one, one, one - 2, 1)
-            free = [sorted(pool.get_all_free_pages().tolist()) for pool in pools]
-            assert free[0] == free[1]
-            assert pools[0].available_size() == pools[1].available_size()
+            one, other, third = pool.alloc(8), pool.alloc(4), pool.alloc(8)
+            before = pool.available_size()
+            pool.free_group_begin()
+            pool.free(one)
+            pool.free_page_ids(other[::4] // 4)
+            pool.free_segment(third[:5], start_pos=4)
+            assert pool.available_size() == before
+            pool.free_group_end()
+            assert pool.available_size() == 200
+        assert self.same(pools, lambda pool: pool.alloc(40))
 
-    def test_a_group_of_frees_is_one(self, pools):
-        ours = pools[0]
-        one, other = ours.alloc(8), ours.alloc(4)
-        before = ours.available_size()
-        ours.free_group_begin()
-        ours.free(one)
-        ours.free(other)
-        assert ours.available_size() == before
-        ours.free_group_end()
-        assert ours.available_size() == 200
+    def test_what_is_cleared_or_resized_is_as_new(self, pools):
+        for pool in pools:
+            pool.free_group_begin()
+            pool.alloc(20)
+            pool.clear()
+            assert pool.available_size() == 200
+            pool.resize(SimpleNamespace(max_total_num_tokens=48))
+        assert self.same(pools, lambda pool: pool.alloc(48)) == list(range(4, 52))
 
     def test_what_does_not_fit_changes_nothing(self, pools):
+        assert self.same(pools, lambda pool: self.extend(pool, [0], [1_000], [-1])) is None
+        assert self.same(pools, lambda pool: pool.alloc(204)) is None
+        assert pools[0].available_size() == 200
+
+    def test_a_page_that_is_freed_twice_is_an_error(self, pools):
         ours = pools[0]
-        zero, many = torch.tensor([0]), torch.tensor([1_000])
-        assert ours.alloc_extend(zero, zero, many, many, torch.tensor([-1]), 1_000) is None
-        assert ours.alloc(204) is None
-        assert ours.available_size() == 200
+        slots = ours.alloc(8)
+        ours.free(slots)
+        for again in (ours.free, lambda slots: ours.free_segment(slots, start_pos=0)):
+            with pytest.raises(FreeError):
+                again(slots)
+        with pytest.raises(AssertionError):
+            ours.free_segment(slots, start_pos=2)
 
 
-class TestTokens:
-    def test_sglang(self):
-        found = run("sglang tokens")
-        assert found.fill_ids.tolist() == [*range(100), 7]
-        key = peers.peer_class("sglang", "RadixKey")
-        assert found.matched == key(array("q", found.fill_ids)).match(key(array("q", range(80))), page_size=16) == 80
-        assert found.to_cache.tolist() == list(range(100))
+class TestSglangTokens:
+    @pytest.mark.parametrize("is_bigram", [False, True])
+    def test_keys_match_as_the_engine_s_own_do(self, is_bigram):
+        key, match_at = peers.peer_class("sglang", "RadixKey"), run("sglang tokens").match_at
+        draws = iter(workloads.draws(20_000, 11).tolist())
+        lengths = set()
+        for _ in range(1_000):
+            tokens = [next(draws) % 2 for _ in range(next(draws) % 9)]
+            offset, agree = next(draws) % 4, next(draws) % (len(tokens) + 1)
+            other = [5] * offset + tokens[:agree] + [next(draws) % 2 for _ in range(next(draws) % 6)]
+            limits = [None if next(draws) % 2 else next(draws) % 12 for _ in range(2)]
+            ours, theirs = (
+                key(array("q", each), is_bigram=is_bigram, limit=limit)
+                for each, limit in zip((tokens, other), limits, strict=True)
+            )
+            for page_size in (1, 2, 4):
+                try:
+                    wanted = ours.match_at(theirs, offset, page_size)
+                except IndexError:
+                    with pytest.raises(IndexError):
+                        match_at(ours, theirs, offset, page_size)
+                else:
+                    assert match_at(ours, theirs, offset, page_size) == wanted
+                    lengths.add(wanted)
+        assert lengths >= {0, 1, 2, 4}
 
-    def test_vllm(self):
-        example = run("vllm tokens").Tokens([1, 2, 3])
-        sampling = peers.peer_class("vllm", "SamplingParams")(max_tokens=8)
-        theirs = peers.peer_class("vllm", "Request")("0", [1, 2, 3], sampling, None)
-        for tokens in (4, [5, 6]):
-            for each in (example, theirs):
-                each.append_output_token_ids(tokens)
-        assert list(example.output_token_ids) == list(theirs.output_token_ids) == [4, 5, 6]
-        assert list(example.all_token_ids) == list(theirs.all_token_ids) == [1, 2, 3, 4, 5, 6]
-        with pytest.raises(ValueError, match="read-only"):
-            example.all_token_ids[0] = 9
+    def test_keys_that_cannot_be_compared_are_refused_as_before(self):
+        key, match_at = peers.peer_class("sglang", "RadixKey"), run("sglang tokens").match_at
+        one = key(array("q", [1, 2]))
+        for other in (key(array("q"), extra_key="x"), key(array("q"), cache_salt="x"), key(array("q"), is_bigram=True)):
+            with pytest.raises(ValueError, match="require matching"):
+                match_at(one, other, 0)
+        with pytest.raises(IndexError):
+            match_at(one, one, -1)
+
+
+class TestVllmTokens:
+    """The worker's rows, beside an array that is filled as vLLM's is: each row by itself."""
+
+    ROWS, LENGTH = 5, 40
+
+    def test_the_rows_of_a_batch_are_those_of_an_array(self):
+        ours = run("vllm tokens").TokenIds(self.ROWS, self.LENGTH)
+        theirs, lengths = [[] for _ in range(self.ROWS)], {}
+        draws = iter(workloads.draws(20_000, 12).tolist())
+        done = set()
+        for _ in range(2_000):
+            action, unused = next(draws) % 6, [row for row in range(self.ROWS) if row not in lengths]
+            row, other = (next(draws) % self.ROWS for _ in range(2))
+            if action == 0 and unused:
+                prompt, output = ([next(draws) % 1_000 for _ in range(next(draws) % 8)] for _ in range(2))
+                ours.add_request(unused[-1], prompt, output)
+                theirs[unused[-1]], lengths[unused[-1]] = prompt + output, len(prompt) + len(output)
+            elif action == 1:
+                rows = [each for each in lengths if lengths[each] < self.LENGTH]
+                tokens = [next(draws) % 1_000 for _ in rows]
+                ours.append_sampled(rows, tokens)
+                for each, token in zip(rows, tokens, strict=True):
+                    theirs[each].append(token)
+                    lengths[each] += 1
+            elif action == 2 and row in lengths and lengths[row] < self.LENGTH - 3:
+                drafts = [next(draws) % 1_000 for _ in range(next(draws) % 4)]
+                ours.update_spec(row, lengths[row], drafts)
+                theirs[row][lengths[row] :] = drafts
+            elif action == 3 and row in lengths and other in lengths:
+                ours.swap_states(row, other)
+                theirs[row], theirs[other] = theirs[other], theirs[row]
+                lengths[row], lengths[other] = lengths[other], lengths[row]
+            elif action == 4 and unused and row in lengths:
+                ours.condense(row, unused[0])
+                theirs[unused[0]], theirs[row] = theirs[row], []
+                lengths[unused[0]] = lengths.pop(row)
+            elif action == 5 and row in lengths:
+                ours.remove_request(row)
+                theirs[row] = []
+                del lengths[row]
+            else:
+                continue
+            done.add(action)
+            for each in lengths:
+                # Drafts are dropped before the next token is appended.
+                if len(theirs[each]) > lengths[each] and action != 2:
+                    ours.update_spec(each, lengths[each], [])
+                    del theirs[each][lengths[each] :]
+                assert ours.table.row(each).tolist() == theirs[each]
+                assert ours.token_ids_cpu[each, : len(theirs[each])].tolist() == theirs[each]
+                indices = torch.arange(len(theirs[each])) + each * ours.row_stride
+                assert ours.flat.index_select(0, indices).tolist() == theirs[each]
+        assert done == set(range(6))
+        ours.table.check()
+
+    def test_a_row_that_is_in_use_and_a_token_that_does_not_fit_are_refused(self):
+        ours = run("vllm tokens").TokenIds(self.ROWS, self.LENGTH)
+        ours.add_request(2, [1, 2], [3])
+        for wrong, message in (((2, [4]), "in use"), ((3, [2**31]), "does not fit int32"), ((3, [1] * 41), "40")):
+            with pytest.raises(ValueError, match=message):
+                ours.add_request(*wrong, [])
+        assert ours.table.lengths.tolist() == [0, 0, 3, 0, 0]
 
 
 class TestVllmBlocks:
