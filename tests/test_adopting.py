@@ -205,7 +205,7 @@ class TestSglangDevice:
 class TestSglangTokens:
     @pytest.mark.parametrize("is_bigram", [False, True])
     def test_keys_match_as_the_engine_s_own_do(self, is_bigram):
-        key, match_at = peers.peer_class("sglang", "RadixKey"), run("sglang tokens").match_at
+        match_at, key = run("sglang tokens").match_at, peers.peer_class("sglang", "RadixKey")
         draws = iter(workloads.draws(20_000, 11).tolist())
         lengths = set()
         for _ in range(1_000):
@@ -229,7 +229,7 @@ class TestSglangTokens:
         assert lengths >= {0, 1, 2, 4}
 
     def test_keys_that_cannot_be_compared_are_refused_as_before(self):
-        key, match_at = peers.peer_class("sglang", "RadixKey"), run("sglang tokens").match_at
+        match_at, key = run("sglang tokens").match_at, peers.peer_class("sglang", "RadixKey")
         one = key(array("q", [1, 2]))
         for other in (key(array("q"), extra_key="x"), key(array("q"), cache_salt="x"), key(array("q"), is_bigram=True)):
             with pytest.raises(ValueError, match="require matching"):

@@ -170,14 +170,22 @@ VERSIONS = {
     "PeerAppend.time_append": "1",
     "PeerReplayTime.time_allocator": "1",
     "PeerReplayRuns.track_runs_per_alloc": "1",
+    "AdoptedDecode.time_alloc_decode": "1",
+    "AdoptedExtend.time_alloc_extend": "1",
+    "AdoptedFree.time_free": "1",
+    "AdoptedFree.time_free_segment": "1",
+    "AdoptedBlocks.time_get_and_free": "1",
+    "AdoptedBlocks.time_hit_and_free": "1",
+    "AdoptedRanges.time_allocate_and_free": "1",
+    "AdoptedAdd.time_add_requests": "1",
+    "AdoptedAppend.time_append": "1",
+    "AdoptedMatch.time_match": "1",
 }
 
 
 def found_benchmarks():
-    prefix = "bench_peers."
-    return {
-        each.name.removeprefix(prefix): each for each in disc_benchmarks("benchmarks") if each.name.startswith(prefix)
-    }
+    found = [each for each in disc_benchmarks("benchmarks") if each.name.startswith("bench_peers")]
+    return {each.name.partition(".")[2]: each for each in found}
 
 
 def test_the_benchmarks_beside_peers_are_there_where_an_engine_is():
@@ -186,7 +194,7 @@ def test_the_benchmarks_beside_peers_are_there_where_an_engine_is():
 
 
 @pytest.mark.skipif(not peers.installed(), reason="no engine is installed")
-@pytest.mark.parametrize("name", VERSIONS)
+@pytest.mark.parametrize("name", [name for name in VERSIONS if name.startswith("Peer")])
 def test_the_benchmarks_beside_peers_run(name):
     params = found_benchmarks()[name]._params
     for index, values in enumerate(itertools.product(*params)):
@@ -202,6 +210,24 @@ def test_the_benchmarks_beside_peers_run(name):
             continue
         result = benchmark.do_run()
         assert (result["samples"][0] if benchmark.type == "time" else result) > 0
+
+
+REPLACES = {"Blocks": "vllm", "Add": "vllm", "Append": "vllm", "Ranges": "lmcache"}
+
+
+@pytest.mark.skipif(not peers.installed(), reason="no engine is installed")
+@pytest.mark.parametrize("name", [name for name in VERSIONS if name.startswith("Adopted")])
+def test_the_benchmarks_of_what_is_adopted_run(name):
+    sizes, sides = found_benchmarks()[name]._params
+    assert sides == ["engine", "kvpool"]
+    engine = REPLACES.get(name.partition(".")[0].removeprefix("Adopted"), "sglang")
+    for index in range(len(sizes) * len(sides)):
+        once = {"repeat": 1, "number": 1, "warmup_time": 0, "min_run_count": 1, "rounds": 1}
+        benchmark = get_benchmark_from_name("benchmarks", f"bench_peers_adopted.{name}-{index}", extra_params=once)
+        if benchmark.do_setup():
+            assert engine not in peers.installed(), f"{name}-{index} is n/a"
+        else:
+            assert benchmark.do_run()["samples"][0] > 0
 
 
 @pytest.mark.skipif(not peers.installed(), reason="no engine is installed")
