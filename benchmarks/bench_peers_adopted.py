@@ -21,6 +21,7 @@ DECODES = {1: 400, 128: 100}
 EXTENDS = {1: 50, 128: 10}
 PROMPTS = {1: 8_192, 128: 512}
 BLOCKS = {1: 400, 8: 100, 128: 20}
+STORES = {1: 100, 128: 5}
 RANGES = {1: 200, 64: 200, 256: 50, 6_400: 10}
 ROWS = {1: 400, 128: 20}
 TABLE_ROWS, TABLE_TOKENS = 128, 4_096
@@ -173,6 +174,38 @@ class AdoptedBlocks(AdoptedBenchmark):
         for _ in self.calls:
             touch(prefix)
             free_blocks(prefix)
+
+
+@beside_peers
+class AdoptedOffload(AdoptedBenchmark):
+    """vLLM's offload tier on the CPU, 34,375 chunks that are all in use: each store evicts as many as it brings."""
+
+    version = "1"
+    params = (BATCHES, SIDES)
+
+    def prepare(self, batch, side):
+        manager = defined(side, "vllm offload", "KvpoolOffloadingManager", "CPUOffloadingManager")
+        self.manager = manager(NUM_PAGES)
+        self.context = peer("vllm", "ReqContext")
+        keys = [b"%016d" % each for each in range(NUM_PAGES + STORES[batch] * batch)]
+        self.first, rest = keys[:NUM_PAGES], keys[NUM_PAGES:]
+        self.batches = [rest[start : start + batch] for start in range(0, len(rest), batch)]
+        self.calls = range(STORES[batch])
+
+    def rewind(self):
+        self.manager.reset_cache()
+        self.store([self.first])
+
+    def store(self, batches):
+        """Store batches of chunks, each for a request of its own."""
+        for keys in batches:
+            context = self.context(req_id="0")
+            self.manager.prepare_store(keys, context)
+            self.manager.complete_store(keys, context)
+
+    def time_store(self, batch, side):
+        """Time to store 1 / 128 chunks in the place of others, 100 / 5 times in a row."""
+        self.store(self.batches)
 
 
 @beside_peers

@@ -176,6 +176,7 @@ VERSIONS = {
     "AdoptedFree.time_free_segment": "1",
     "AdoptedBlocks.time_get_and_free": "1",
     "AdoptedBlocks.time_hit_and_free": "1",
+    "AdoptedOffload.time_store": "1",
     "AdoptedRanges.time_allocate_and_free": "1",
     "AdoptedAdd.time_add_requests": "1",
     "AdoptedAppend.time_append": "1",
@@ -212,7 +213,7 @@ def test_the_benchmarks_beside_peers_run(name):
         assert (result["samples"][0] if benchmark.type == "time" else result) > 0
 
 
-REPLACES = {"Blocks": "vllm", "Add": "vllm", "Append": "vllm", "Ranges": "lmcache"}
+REPLACES = {"Blocks": "vllm", "Offload": "vllm", "Add": "vllm", "Append": "vllm", "Ranges": "lmcache"}
 
 
 @pytest.mark.skipif(not peers.installed(), reason="no engine is installed")
