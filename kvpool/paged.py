@@ -60,11 +60,11 @@ _ORDERS = {"fifo": 0, "lifo": 1, "sorted": 2}
 class PagedAllocator:
     """A pool of `num_pages` pages of `page_size` token slots, with ids from 1 on; page 0 is padding, never handed out.
 
-    Allocation, in whole pages:   `alloc`, `alloc_pages`
-    Allocation, request by request: `alloc_extend`, `alloc_decode`
-    Giving back:                  `free`, `free_rows`, `return_pages`, `free_group_begin`, `free_group_end`
-    What is free:                 `available_size`, `free_pages`
-    The whole state:              `snapshot`, `restore`, `clear`, `check`
+    Allocation, whole pages:  `alloc`, `alloc_pages`
+    Allocation, for requests: `alloc_extend`, `alloc_decode`
+    Giving back:              `free`, `free_rows`, `return_pages`, `free_group_begin`, `free_group_end`
+    What is free:             `available_size`, `free_pages`
+    The whole state:          `snapshot`, `restore`, `clear`, `check`
 
     `order` is that of an allocator of SGLang's (0.5.23), at whose addresses pages are handed out, call for call:
 
@@ -117,15 +117,13 @@ class PagedAllocator:
         books.give_all()
         # A plain string, also of an enumeration's.
         named = list(_ORDERS)[ordered]
-        # A call may be under way that has read the geometry.
-        if getattr(self, "num_pages", 0) and (
-            self.num_pages != pages or self.page_size != slots or self.ordered != ordered
-        ):
-            raise ValueError(
-                f"the pool is built, of {self.num_pages} pages of {self.page_size} slots in {self.order} order, "
-                "and stays so"
-            )
         if getattr(self, "num_pages", 0):
+            # A call may be under way that has read the geometry, or how often the state has changed.
+            if self.num_pages != pages or self.page_size != slots or self.ordered != ordered:
+                raise ValueError(
+                    f"the pool is built, of {self.num_pages} pages of {self.page_size} slots in {self.order} order, "
+                    "and stays so"
+                )
             books.changes = self.pages.changes + 1
         self.num_pages = pages
         self.page_size = slots
@@ -742,23 +740,27 @@ class PagedAllocator:
         for _, ids, _ in group:
             pages += len(ids)
         joined = new_scratch(2 * pages)
-        by_slots: cython.longlong = self._join_group(group, joined, True)
-        self._join_group(group, part(joined, by_slots), False)
-        if entry is None or self.first is entry:
-            if self.ordered == LIFO:
-                sort_pages(joined, part(joined, pages), by_slots)
-            self.pages.give(joined, by_slots)
-            self.pages.give(part(joined, by_slots), pages - by_slots)
-            if entry is None:
-                self.group = None
-            else:
-                self.first = entry.next
-        free_scratch(joined)
+        try:
+            by_slots: cython.longlong = self._join_group(group, joined, True)
+            self._join_group(group, part(joined, by_slots), False)
+            if entry is None or self.first is entry:
+                if self.ordered == LIFO:
+                    sort_pages(joined, part(joined, pages), by_slots)
+                self.pages.give(joined, by_slots)
+                self.pages.give(part(joined, by_slots), pages - by_slots)
+                if entry is None:
+                    self.group = None
+                else:
+                    self.first = entry.next
+        finally:
+            free_scratch(joined)
 
     def _give_back(self, values, by_slots, partial, entry):
         """Give slots or page ids back, those of an `entry` if it is still outstanding; return how many they are."""
         page_size: cython.longlong = self.page_size if by_slots else 1
         name = "slots" if by_slots else "page_ids"
+        # A slot of its own page is all of it.
+        partial = partial and page_size > 1
         view = view_of(values)
         array = None
         if view.size < 0:
