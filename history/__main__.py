@@ -1,180 +1,22 @@
-"""The command line: ``python -m history COMMAND``."""
+"""The command line: ``python -m history COMMAND``.
 
-import argparse
-import os
+Whatever can fail is imported and run below `guarded`, so that it cannot leave with the status of a regression.
+"""
+
 import sys
-from pathlib import Path
 
-from history import UsageError
-from history.paths import ROOT
-
-COMPARE = """Measure two commits in alternation and report what changed. Exit status 0: measured, and no regression;
-1: measured, and a confirmed regression; 2: not measured, with the reason."""
-
-ENGINE_TESTS = """Run the engines' own tests twice, as they are and with kvpool in place of their classes. Exit
-status 0: each test that differs has its reason; 1: one has none, or a test of kvpool's own beside the engines
-fails; 2: not run, with the reason."""
+from history.status import guarded
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+def main(argv=None):
+    """Run one command and return its exit status."""
 
+    def run():
+        from history import command_line
 
-def _above_one(text: str) -> float:
-    number = float(text)
-    if not number > 1:
-        raise ValueError
-    return number
+        return command_line.run(argv)
 
-
-def _path(text: str) -> Path:
-    return Path(text).absolute()
-
-
-def _bench(arguments: argparse.Namespace) -> int:
-    from history import measure
-
-    return measure.bench(arguments.range, arguments.bench)
-
-
-def _record(arguments: argparse.Namespace) -> int:
-    from history import measure
-
-    return measure.record(arguments.range)
-
-
-def _publish(arguments: argparse.Namespace) -> int:
-    from history import publish
-
-    publish.recorded()
-    return 0
-
-
-def _compare(arguments: argparse.Namespace) -> int:
-    from history.compare import command
-
-    return command.run(
-        arguments.base,
-        arguments.head,
-        arguments.bench,
-        arguments.rounds,
-        arguments.factor,
-        arguments.output,
-    )
-
-
-def _peers(arguments: argparse.Namespace) -> int:
-    from history import peers
-
-    return peers.measure(arguments.bench)
-
-
-def _peers_run(arguments: argparse.Namespace) -> int:
-    from history import peers
-
-    return peers.run(arguments.module, arguments.arguments)
-
-
-def _engine_tests(arguments: argparse.Namespace) -> int:
-    from history import engine_tests
-
-    return engine_tests.run(arguments.engine or ())
-
-
-def _performance(arguments: argparse.Namespace) -> int:
-    from history import performance
-
-    if arguments.record is not None:
-        performance.record(arguments.record)
-    performance.write()
-    return 0
-
-
-def _selftest(arguments: argparse.Namespace) -> int:
-    from history import selftest
-
-    return selftest.run(arguments.only)
-
-
-def _add_bench(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bench", action="append", metavar="REGEX", help="only benchmarks that match")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m history", description="The history of kvpool's speed.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    bench = commands.add_parser("bench", help="measure a few commits and publish them, under .asv/")
-    bench.add_argument("range", nargs="?", help="as for git rev-list; default: the last 3 changes to kvpool/")
-    _add_bench(bench)
-    bench.set_defaults(run=_bench)
-
-    record = commands.add_parser("record", help="measure the milestones into results/ and publish html/")
-    record.add_argument("range", nargs="?", help="measure this range instead of benchmarks/milestones.txt")
-    record.set_defaults(run=_record)
-
-    publish = commands.add_parser("publish", help="publish what results/ holds to html/")
-    publish.set_defaults(run=_publish)
-
-    compare = commands.add_parser("compare", help="has HEAD made anything slower than BASE?", description=COMPARE)
-    compare.add_argument("base", metavar="BASE", help="a branch, tag or hash")
-    compare.add_argument("head", metavar="HEAD", nargs="?", default="HEAD", help="the same; default: HEAD")
-    _add_bench(compare)
-    compare.add_argument("--rounds", type=_positive, metavar="N", help="at most N rounds; default: the suite's")
-    compare.add_argument("--factor", type=_above_one, default=1.1, help="how much is a change; default: 1.1")
-    compare.add_argument("--output", type=_path, metavar="FILE", help="write the report here too")
-    compare.set_defaults(run=_compare)
-
-    peers = commands.add_parser(
-        "peers", help="measure this commit beside the engines, under .asv/, and test the adapters"
-    )
-    _add_bench(peers)
-    peers.set_defaults(run=_peers)
-
-    beside = commands.add_parser("peers-run", help="run a module where the engines are: benchmarks, pytest, …")
-    beside.add_argument("module", metavar="MODULE", help="as for python -m")
-    beside.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="what to give to it")
-    beside.set_defaults(run=_peers_run)
-
-    engine_tests = commands.add_parser(
-        "engine-tests", help="run the engines' own tests as they are and over kvpool", description=ENGINE_TESTS
-    )
-    engine_tests.add_argument(
-        "--engine", action="append", choices=("vllm", "lmcache"), help="only this engine's; default: all"
-    )
-    engine_tests.set_defaults(run=_engine_tests)
-
-    performance = commands.add_parser("performance", help="write docs/performance.md from docs/performance.json")
-    performance.add_argument(
-        "--record",
-        nargs="*",
-        type=_path,
-        metavar="TRACE",
-        help="measure first, and replay these traces (or a drawn one)",
-    )
-    performance.set_defaults(run=_performance)
-
-    selftest = commands.add_parser("selftest", help="plant faults and see the comparison find each of them")
-    selftest.add_argument("--only", metavar="WORD", help="only the faults whose name holds it")
-    selftest.set_defaults(run=_selftest)
-    return parser
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit status; a user's mistake is one line and status 2."""
-    arguments = _parser().parse_args(argv)
-    os.chdir(ROOT)
-    try:
-        return arguments.run(arguments)
-    except UsageError as error:
-        print(f"history: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("history: interrupted; what was measured before is kept", file=sys.stderr)
-        return 130
+    return guarded(run)
 
 
 if __name__ == "__main__":

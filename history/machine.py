@@ -41,5 +41,7 @@ def write_machine_file(folder: Path) -> tuple[str, Path]:
     """Write an asv machine file for this machine into `folder`; return the machine's name and the file."""
     description = describe()
     path = folder / "machines.json"
+    # It is written whole each time: nothing in it is worth keeping, and what is there may be broken.
+    path.unlink(missing_ok=True)
     MachineCollection.save(description["machine"], description, _path=str(path))
     return description["machine"], path

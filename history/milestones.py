@@ -20,7 +20,7 @@ def read(path: Path) -> list[Milestone]:
     if not path.is_file():
         raise UsageError(f"{path.name} is missing; write a line a commit: its hash, a space, the reason")
     found = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         commit, _, reason = line.strip().partition(" ")

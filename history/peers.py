@@ -48,11 +48,11 @@ def measure(benchmarks: list[str] | None = None) -> int:
 
 def write_requirements() -> None:
     """Write what each engine requires as its metadata says, without what it offers as an extra."""
-    pins = re.findall(r"^(?:{})==.*$".format("|".join(ENGINES)), PINS.read_text(), re.MULTILINE)
+    pins = re.findall(r"^(?:{})==.*$".format("|".join(ENGINES)), PINS.read_text(encoding="utf-8"), re.MULTILINE)
     lines = ["# What the engines require where they are installed, by their metadata; written by 'make peers'."]
     for pin in pins:
         lines += ["", f"[{pin}]", *required_by(pin)]
-    REQUIREMENTS.write_text("\n".join(lines) + "\n")
+    REQUIREMENTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def required_by(pin: str) -> list[str]:

@@ -92,7 +92,7 @@ def record(traces: Sequence[Path]) -> None:
         "stages": _swept("tokens", *STAGE_ARGUMENTS)["stages"],
         "replays": [_replayed(trace) for trace in traces] or [_replayed(None)],
     }
-    RECORDED.write_text(json.dumps(document, indent=1) + "\n")
+    RECORDED.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def write() -> None:
@@ -100,8 +100,8 @@ def write() -> None:
     if not RECORDED.is_file():
         raise UsageError("nothing is recorded in docs/performance.json: name traces with --record to measure")
     PLOTS.mkdir(exist_ok=True)
-    for path, text in pages(json.loads(RECORDED.read_text())).items():
-        path.write_text(text)
+    for path, text in pages(json.loads(RECORDED.read_text(encoding="utf-8"))).items():
+        path.write_text(text, encoding="utf-8")
         print(path.relative_to(ROOT))
 
 
@@ -292,7 +292,7 @@ def _plain(figures: Figures, name: str) -> Mapping[tuple[str, ...], float]:
 
 
 def _machine(folder: Path) -> dict[str, Any]:
-    recorded = json.loads((folder / "machine.json").read_text())
+    recorded = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
     return {key: recorded[key] for key in ("os", "arch", "cpu", "num_cpu", "ram")}
 
 
@@ -324,7 +324,7 @@ def _swept(command: str, *arguments: str) -> dict[str, Any]:
     output = SCRATCH / "peers" / f"{command}.json"
     if peers.run("benchmarks", [command, *arguments, "--json-output", str(output)]):
         raise UsageError(f"python -m benchmarks {command} failed; see above")
-    return json.loads(output.read_text())
+    return json.loads(output.read_text(encoding="utf-8"))
 
 
 def _printed(*arguments: str) -> str:

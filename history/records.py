@@ -53,7 +53,7 @@ def suite(results: Path) -> dict[str, dict[str, Any]]:
     path = results / "benchmarks.json"
     if not path.is_file():
         return {}
-    return {name: what for name, what in json.loads(path.read_text()).items() if isinstance(what, dict)}
+    return {name: what for name, what in json.loads(path.read_text(encoding="utf-8")).items() if isinstance(what, dict)}
 
 
 def unroll(name: str, benchmark: Mapping[str, Any], values: list[float | None] | None) -> dict[Case, float | None]:

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from history import UsageError, asv_calls, records
 from history.compare import sides
-from history.compare.verdict import NOT_MEASURED, PASSED, REGRESSED
 from history.paths import ROOT, SCRATCH
+from history.status import Status
+
+PASSED, REGRESSED, NOT_MEASURED = Status
 
 ROUNDS = 3
 BUILT = SCRATCH / "selftest"

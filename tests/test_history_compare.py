@@ -5,8 +5,11 @@ import pytest
 from history import UsageError
 from history.commits import Commit
 from history.compare import NotMeasuredError, command, report, rounds
-from history.compare.verdict import NOT_MEASURED, PASSED, REGRESSED, Measured, judge, not_measured, suspects
+from history.compare.verdict import NOT_MEASURED, Measured, judge, not_measured, suspects
 from history.records import Case
+from history.status import Status
+
+PASSED, REGRESSED = Status.PASSED, Status.REGRESSED
 
 ALLOC, FREE, RUNS = "bench_host.Alloc.time_alloc", "bench_host.Free.time_free", "bench_host.Runs.track_runs"
 CANARY = "bench_canary.Canary.time_loop"

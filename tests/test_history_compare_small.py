@@ -9,7 +9,9 @@ from asv.config import Config
 
 from history import commits
 from history.compare import command, sides
-from history.compare.verdict import NOT_MEASURED, PASSED, REGRESSED
+from history.status import Status
+
+PASSED, REGRESSED, NOT_MEASURED = Status
 
 SETUP = 'from setuptools import setup\nsetup(name="kvpool", version="0", packages=["kvpool"])\n'
 PACKAGE = "def work():\n    return sum(range({}))\n\n\nSIZE = {}\n"

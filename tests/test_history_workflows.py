@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from history.__main__ import _parser
+from history.command_line import _parser
 from history.paths import ROOT
 
 FOLDER = ROOT / ".github" / "workflows"

@@ -1,7 +1,6 @@
 """Run a comparison from two revisions to a report and an exit status."""
 
 import shutil
-import sys
 import time
 import traceback
 from pathlib import Path
@@ -11,9 +10,10 @@ from asv.config import Config
 
 from history import UsageError, asv_calls, commits, machine
 from history.compare import NotMeasuredError, report, rounds, sides
-from history.compare.verdict import FACTOR, NOT_MEASURED, Measured, Verdict, count, judge, not_measured, suspects
+from history.compare.verdict import FACTOR, Measured, Verdict, count, judge, not_measured, suspects
 from history.paths import SCRATCH
 from history.records import CANARY
+from history.status import Status, say
 
 REPORT = SCRATCH / "compare" / "report.md"
 
@@ -35,6 +35,9 @@ class Comparison:
             return self._run(conf)
         except (NotMeasuredError, UsageError) as error:
             return not_measured(str(error))
+        except Exception as error:
+            say(traceback.format_exc())
+            return not_measured(f"the comparison itself failed: {error!r}")
 
     def _run(self, conf: Config) -> Verdict:
         base, head = commits.describe([commits.resolve(each) for each in self.revisions])
@@ -72,25 +75,14 @@ def run(
     most_rounds: int | None = None,
     factor: float = FACTOR,
     output: Path | None = None,
-) -> int:
-    """Compare two revisions, print and write the report, and return the status: 0, 1 or 2, whatever happens."""
-    try:
-        return _run(Comparison(base, head, patterns, most_rounds, factor), output)
-    except UsageError:
-        raise
-    except Exception as error:
-        # A crash of this program must not leave by status 1, which means a regression.
-        traceback.print_exc()
-        print(not_measured(f"the comparison itself failed: {error!r}").sentence)
-        return NOT_MEASURED
-
-
-def _run(comparison: Comparison, output: Path | None) -> int:
+) -> Status:
+    """Compare two revisions, print and write the report, and return what it says."""
+    comparison = Comparison(base, head, patterns, most_rounds, factor)
     reports = {REPORT, output or REPORT}
     for path in reports:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("")
+            path.write_text("", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"the report cannot be written: {error}") from error
     began = time.monotonic()
@@ -105,9 +97,9 @@ def _run(comparison: Comparison, output: Path | None) -> int:
         comparison.factor,
         (time.monotonic() - began) / 60,
     )
+    print(text, end="", flush=True)
     for path in reports:
-        path.write_text(text)
-    print(text, end="")
+        path.write_text(text, encoding="utf-8")
     return verdict.status
 
 
@@ -120,4 +112,4 @@ def _copy_of_suite(conf: Config) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"compare: {text}", file=sys.stderr, flush=True)
+    say(f"compare: {text}")

@@ -32,7 +32,7 @@ def discover(conf: Config, side: Side) -> list[dict[str, Any]]:
         except util.ProcessError as error:
             reason = explanation(error.stderr or error.stdout)
             raise NotMeasuredError(f"the suite cannot be imported beside {side}: {reason}") from error
-        return json.loads(answer.read_text())
+        return json.loads(answer.read_text(encoding="utf-8"))
 
 
 def select(conf: Config, found: list[dict[str, Any]], patterns: list[str] | None, rounds: int | None) -> Benchmarks:

@@ -55,7 +55,9 @@ def prepare(shared: Any, label: str, commit: Commit) -> Side:
         _install(shared, side, home)
         (home / "ready").touch()
     # Written anew each time: the environment that both share may have moved with the repository.
-    (_packages(side.environment, str(side), home) / "shared.pth").write_text(f"{_packages(shared, str(side), home)}\n")
+    (_packages(side.environment, str(side), home) / "shared.pth").write_text(
+        f"{_packages(shared, str(side), home)}\n", encoding="utf-8"
+    )
     where = _call(side.environment, f"{side}: kvpool cannot be imported", ["-c", _IMPORT], home)
     if not Path(where.strip()).is_relative_to(home):
         raise NotMeasuredError(f"{side} has no package kvpool")

@@ -7,13 +7,14 @@ from statistics import median
 from typing import NamedTuple
 
 from history.records import CANARY, DISTURBED, Case
+from history.status import Status
 
 LABELS = ("BASE", "HEAD")
 FACTOR = 1.1
 # A single call, which anything on the machine can have made longer.
 LONGEST = ".time_longest"
 
-PASSED, REGRESSED, NOT_MEASURED = 0, 1, 2
+NOT_MEASURED = Status.FAILED
 
 
 class Change(NamedTuple):
@@ -106,7 +107,7 @@ def suspects(measured: Measured, factor: float = FACTOR) -> list[Case]:
 class Verdict(NamedTuple):
     """What a comparison found."""
 
-    status: int
+    status: Status
     sentence: str
     compared: Sequence[Case] = ()
     regressions: Sequence[Change] = ()
@@ -144,7 +145,7 @@ def judge(first: Measured, again: Measured | None, factor: float = FACTOR, same_
 
     lost, added = _one_sided(measured)
     found = Verdict(
-        PASSED,
+        Status.PASSED,
         "",
         compared,
         worse,
@@ -191,9 +192,9 @@ def _conclusion(found: Verdict, same_commit: bool) -> dict[str, object]:
     scope = f"{count(found.compared, 'case')} of {count(names, 'benchmark')} measured on both sides"
     if worse := len(found.regressions) + len(found.growths):
         sentence = f"{worse} confirmed regression{'s' * (worse != 1)}: {scope}."
-        return {"status": REGRESSED, "sentence": sentence}
+        return {"status": Status.REGRESSED, "sentence": sentence}
     same = " BASE and HEAD are the same commit: what differs is noise." if same_commit else ""
-    return {"status": PASSED, "sentence": f"No regression: {scope}.{same}"}
+    return {"status": Status.PASSED, "sentence": f"No regression: {scope}.{same}"}
 
 
 def count(things: Iterable[object], noun: str) -> str:

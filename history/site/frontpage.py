@@ -20,7 +20,7 @@ WIDTH, HEIGHT = 220, 44
 
 def write(results: Path, page: Path) -> None:
     """Write the front page of what `results` holds to the file `page`."""
-    page.write_text(render(results))
+    page.write_text(render(results), encoding="utf-8")
 
 
 def render(results: Path) -> str:
@@ -123,4 +123,4 @@ def _day(seconds: int) -> str:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -48,16 +48,16 @@ def rewrite(page: Path) -> None:
             return f'<link rel="stylesheet" href="vendor/{name}">'
         return f'<script src="vendor/{name}" onerror="js_load_failure()">'
 
-    page.write_text(_REMOTE.sub(local, page.read_text()))
+    page.write_text(_REMOTE.sub(local, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _install() -> tuple[Path, str | None]:
     """Install the packages of the lock file under .asv/npm, once; return their folder and what went wrong."""
     folder = SCRATCH / "npm"
     modules = folder / "node_modules"
-    lock = (HERE / "package-lock.json").read_text()
+    lock = (HERE / "package-lock.json").read_text(encoding="utf-8")
     installed = folder / "installed.json"
-    if installed.is_file() and installed.read_text() == lock:
+    if installed.is_file() and installed.read_text(encoding="utf-8") == lock:
         return modules, None
     npm = shutil.which("npm")
     if npm is None:
@@ -70,5 +70,5 @@ def _install() -> tuple[Path, str | None]:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
         return modules, f"npm ci failed ({lines[0]})"
-    installed.write_text(lock)
+    installed.write_text(lock, encoding="utf-8")
     return modules, None
