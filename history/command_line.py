@@ -3,8 +3,12 @@
 import argparse
 import os
 import re
+import shlex
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+from history import lock
 from history.paths import ROOT
 from history.status import Status
 
@@ -113,6 +117,8 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m history", description="The history of kvpool's speed.")
+    # What measures or publishes is alone in its clone.
+    parser.set_defaults(alone=True)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     bench = commands.add_parser("bench", help="measure a few commits and publish them, under .asv/")
@@ -145,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     beside = commands.add_parser("peers-run", help="run a module where the engines are: benchmarks, pytest, …")
     beside.add_argument("module", metavar="MODULE", help="as for python -m")
     beside.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…", help="what to give to it")
-    beside.set_defaults(run=_peers_run)
+    beside.set_defaults(run=_peers_run, alone=False)
 
     engine_tests = commands.add_parser(
         "engine-tests", help="run the engines' own tests as they are and over kvpool", description=ENGINE_TESTS
@@ -178,7 +184,8 @@ def run(argv: list[str] | None = None) -> Status:
     except SystemExit as said:
         return Status.FAILED if said.code else Status.PASSED
     os.chdir(ROOT)
-    found = arguments.run(arguments)
+    with lock.held(shlex.join(sys.argv[1:] if argv is None else argv)) if arguments.alone else nullcontext():
+        found = arguments.run(arguments)
     if isinstance(found, Status):
         return found
     # What another program left with is not ours: its 1 means anything.

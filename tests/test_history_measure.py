@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from history import UsageError, commits, machine, milestones, records
+from history import UsageError, commits, lock, machine, milestones, records
 from history.__main__ import main
 from history.records import Case
 from tests.recorded import ALLOC, CANARY, write
@@ -105,7 +105,8 @@ def test_an_unknown_revision_is_named():
         commits.resolve("nowhere")
 
 
-def test_a_mistake_of_the_user_is_one_line_and_status_2(capsys):
+def test_a_mistake_of_the_user_is_one_line_and_status_2(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(lock, "PATH", tmp_path / "lock")
     assert main(["bench", "no-such-branch"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

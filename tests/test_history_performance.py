@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from benchmarks import stages
-from history import UsageError, performance, plot
+from history import UsageError, lock, performance, plot
 from history.__main__ import main
 
 SIZES = ("1", "8", "64", "512")
@@ -177,6 +177,7 @@ def test_what_is_in_docs_is_of_the_recorded_run():
 
 def test_a_page_without_a_record_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(performance, "RECORDED", tmp_path / "none.json")
+    monkeypatch.setattr(lock, "PATH", tmp_path / "lock")
     with pytest.raises(UsageError, match="nothing is recorded"):
         performance.write()
     assert main(["performance"]) == 2

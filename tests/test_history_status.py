@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from history import UsageError, machine
+from history import UsageError, lock, machine
 from history.__main__ import main
 from history.paths import ROOT
 from history.status import INTERRUPTED, Status, guarded
@@ -129,7 +129,8 @@ def test_help_is_no_failure_and_a_mistake_is_one(capsys):
     assert main(["no-such-command"]) is Status.FAILED
 
 
-def test_what_another_program_left_with_is_not_ours(monkeypatch):
+def test_what_another_program_left_with_is_not_ours(monkeypatch, tmp_path):
+    monkeypatch.setattr(lock, "PATH", tmp_path / "lock")
     monkeypatch.setattr("history.peers.run", lambda module, arguments: 1)
     assert main(["peers-run", "pytest"]) is Status.FAILED
     monkeypatch.setattr("history.measure.bench", lambda *_: 1)
