@@ -5,10 +5,10 @@ import os
 import re
 import shlex
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
-from history import lock
+from history import lock, variables
 from history.paths import ROOT
 from history.status import Status
 
@@ -117,7 +117,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m history", description="The history of kvpool's speed.")
-    # What measures or publishes is alone in its clone.
+    # What measures or publishes is alone in its clone, and inherits no more than it needs.
     parser.set_defaults(alone=True)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -184,7 +184,10 @@ def run(argv: list[str] | None = None) -> Status:
     except SystemExit as said:
         return Status.FAILED if said.code else Status.PASSED
     os.chdir(ROOT)
-    with lock.held(shlex.join(sys.argv[1:] if argv is None else argv)) if arguments.alone else nullcontext():
+    with ExitStack() as stack:
+        if arguments.alone:
+            stack.enter_context(lock.held(shlex.join(sys.argv[1:] if argv is None else argv)))
+            stack.enter_context(variables.only_these())
         found = arguments.run(arguments)
     if isinstance(found, Status):
         return found

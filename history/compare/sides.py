@@ -6,6 +6,8 @@ environment that holds its commit's package alone and finds everything else in a
 """
 
 import copy
+import hashlib
+import os
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 from asv import environment, util
 from asv.config import Config
 
+from history import variables
 from history.asv_calls import explanation
 from history.commits import Commit
 from history.compare import NotMeasuredError
@@ -69,7 +72,10 @@ _IMPORT = "import kvpool; print((kvpool.__file__ or kvpool.__path__[0]))"
 
 
 def _own_environment(shared: Any, commit: str) -> Any:
-    home = SCRATCH / "compare" / f"{commit[:12]}-{shared.dir_name[:8]}"
+    # Another compiler's build is another side.
+    built = [shared.dir_name, *(os.environ.get(name, "") for name in variables.BUILD)]
+    key = hashlib.sha256("\0".join(built).encode()).hexdigest()[:8]
+    home = SCRATCH / "compare" / f"{commit[:12]}-{key}"
     own = copy.copy(shared)
     own._path = str(home)
     return own
