@@ -50,6 +50,11 @@ def all_in_order() -> list[str]:
     return git("rev-list", "--all", "--date-order", "--reverse").split()
 
 
+def is_shallow() -> bool:
+    """Tell whether this clone has only the last commits of its history."""
+    return git("rev-parse", "--is-shallow-repository", check=False) == "true"
+
+
 def describe(hashes: list[str]) -> list[Commit]:
     """Return date and subject of each commit; one that this repository lacks has an empty subject."""
     found = {}

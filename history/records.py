@@ -2,14 +2,20 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asv.results import iter_results
+from asv.benchmarks import Benchmarks
+from asv.machine import Machine
+from asv.results import Results, iter_results
+from asv.util import load_json
 
 CANARY = "bench_canary."
+
+# The files of a folder of results that are not of one commit.
+SUITE, MACHINE = "benchmarks.json", "machine.json"
 
 # Above this ratio to its best, the canary says that the machine was slow, not the code.
 DISTURBED = 1.15
@@ -48,9 +54,37 @@ def load(results: Path) -> list[Record]:
     return [_record(found, benchmarks) for found in iter_results(str(results))] if benchmarks else []
 
 
+def files(results: Path) -> list[Path]:
+    """Return the files that hold what was measured of a commit."""
+    return sorted(each for each in results.rglob("*.json") if each.name not in (SUITE, MACHINE))
+
+
+def damage(results: Path) -> dict[Path, str]:
+    """Return the files of a folder of results that are broken or missing, and why: asv passes over them in silence."""
+    found: dict[Path, str] = {}
+
+    def read(path: Path, version: int, use: Callable[[Any], object]) -> None:
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+            use(load_json(str(path), version))
+        except FileNotFoundError:
+            found[path] = "it is missing"
+        except Exception as error:
+            found[path] = f"{type(error).__name__}: {error}"
+
+    read(results / SUITE, Benchmarks.api_version, lambda suite: [each["params"] for each in suite.values()])
+    for folder in {path.parent for path in files(results)}:
+        read(folder / MACHINE, Machine.api_version, lambda machine: machine["machine"])
+    if not found:
+        benchmarks = suite(results)
+        for path in files(results):
+            read(path, Results.api_version, lambda _, path=path: _record(Results.load(str(path)), benchmarks))
+    return dict(sorted(found.items()))
+
+
 def suite(results: Path) -> dict[str, dict[str, Any]]:
     """Return the benchmarks that the folder describes, by name."""
-    path = results / "benchmarks.json"
+    path = results / SUITE
     if not path.is_file():
         return {}
     return {name: what for name, what in json.loads(path.read_text(encoding="utf-8")).items() if isinstance(what, dict)}

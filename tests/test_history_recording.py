@@ -1,6 +1,5 @@
 """Which commits ``make bench`` and ``make history`` measure; asv itself is replaced by a few lines that record."""
 
-import json
 import math
 from types import SimpleNamespace
 
@@ -132,25 +131,3 @@ def test_bench_without_a_change_to_measure_says_what_to_do(monkeypatch):
     monkeypatch.setattr(commits, "last_changes", lambda path, count: [])
     with pytest.raises(UsageError, match="name a range"):
         measure.bench(None)
-
-
-def test_measured_results_are_published_beside_the_recorded_ones(tmp_path, monkeypatch):
-    recorded, measured = tmp_path / "results", tmp_path / "measured"
-    write(recorded, HASHES[0], {CANARY: [1.0]})
-    write(recorded, HASHES[1], {CANARY: [1.0]})
-    write(measured, HASHES[1], {CANARY: [2.0]})
-    write(measured, HASHES[2], {CANARY: [3.0]}, machine="newcomer")
-    published = []
-
-    def configuration(results=recorded, html=None):
-        return SimpleNamespace(results_dir=str(results), html_dir=str(html), branches=["main"])
-
-    monkeypatch.setattr(publish, "SCRATCH", tmp_path / ".asv")
-    monkeypatch.setattr("history.asv_calls.configuration", configuration)
-    monkeypatch.setattr("history.asv_calls.publish", published.append)
-    publish.beside_history(measured)
-    (conf,) = published
-    together = tmp_path / ".asv" / "together"
-    assert (conf.results_dir, conf.html_dir) == (str(together), str(tmp_path / ".asv" / "html"))
-    found = {path.name[0]: json.loads(path.read_text())["results"][CANARY][0] for path in together.glob("*/*-env.json")}
-    assert found == {"a": [1.0], "b": [2.0], "c": [3.0]}
