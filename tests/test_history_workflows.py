@@ -125,10 +125,26 @@ def test_the_comparison_runs_for_its_label_only_and_may_write_nothing():
     assert all("compare" not in make_targets(script) for script in scripts(workflow))
 
 
-def test_the_comment_follows_the_comparison_and_checks_out_nothing():
+def test_the_comment_follows_the_comparison_and_believes_nothing_that_it_left():
     workflow = load(FOLDER / "comment.yml")
     assert workflow["on"]["workflow_run"]["workflows"] == [load(FOLDER / "compare.yml")["name"]]
-    assert all("uses" not in step for job in workflow["jobs"].values() for step in job["steps"])
+    assert workflow["permissions"] == {"actions": "read", "contents": "read", "pull-requests": "write"}
+    (job,) = workflow["jobs"].values()
+    (checkout,) = [step for step in job["steps"] if "uses" in step]
+    assert checkout["with"]["ref"] == "${{ github.event.repository.default_branch }}"
+    assert checkout["with"]["persist-credentials"] is False
+    download, write = scripts(workflow)
+    # Beside the checkout, of which the next step runs a module.
+    assert '--dir "$RUNNER_TEMP/left"' in download
+    assert 'number=$(python3 -m history.comment "$RUNNER_TEMP/left/report.md"' in write
+    # Names of branches are a fork's: they reach a script as variables, never as text of it.
+    assert all("${{" not in script for script in scripts(workflow))
+
+
+def test_no_script_has_what_others_chose_as_its_text():
+    for path in WORKFLOWS:
+        for script in scripts(load(path)):
+            assert not re.search(r"\$\{\{[^}]*(head|title|body|ref|label|user|sender)", script), path.name
 
 
 def test_the_history_runs_every_night_and_is_published():
