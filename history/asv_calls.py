@@ -65,6 +65,15 @@ def explanation(output: str | None) -> str:
     return lines[-1] if lines else "no message"
 
 
+def check_suite(folder: Path) -> None:
+    """Raise UsageError where the suite's folder has a link to nothing, which asv would take for a file."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() and not path.exists():
+            raise UsageError(
+                f"{folder.name}/{path.relative_to(folder)} is a link to what is not there: {path.readlink()}"
+            )
+
+
 def talk() -> None:
     """Let asv print its progress."""
     if not log._logger.handlers:
@@ -76,6 +85,7 @@ def run(conf: Config, hashes: list[str], bench: list[str] | None = None, only_mi
 
     With `only_missing`, benchmarks that have succeeded before are left out.
     """
+    check_suite(Path(conf.benchmark_dir))
     machine, machine_file = write_machine_file(SCRATCH)
     talk()
     with plain_errors():

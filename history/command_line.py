@@ -68,14 +68,16 @@ def _publish(arguments: argparse.Namespace) -> int:
 def _compare(arguments: argparse.Namespace) -> int:
     from history.compare import command
 
-    return command.run(
+    question = command.Question(
         arguments.base,
         arguments.head,
         arguments.bench,
         arguments.rounds,
         arguments.factor,
-        arguments.output,
+        arguments.dropped,
+        arguments.from_tip,
     )
+    return command.run(question, arguments.output)
 
 
 def _peers(arguments: argparse.Namespace) -> int:
@@ -134,11 +136,17 @@ def _parser() -> argparse.ArgumentParser:
     publish.set_defaults(run=_publish)
 
     compare = commands.add_parser("compare", help="has HEAD made anything slower than BASE?", description=COMPARE)
-    compare.add_argument("base", metavar="BASE", help="a branch, tag or hash")
+    compare.add_argument("base", metavar="BASE", help="a branch, tag or hash; compared is where HEAD left it")
     compare.add_argument("head", metavar="HEAD", nargs="?", default="HEAD", help="the same; default: HEAD")
     _add_bench(compare)
     compare.add_argument("--rounds", type=_positive, metavar="N", help="at most N rounds; default: the suite's")
     compare.add_argument("--factor", type=_above_one, default=1.1, help="how much is a change; default: 1.1")
+    compare.add_argument(
+        "--from-tip", action="store_true", help="compare with BASE itself, not with where HEAD left it"
+    )
+    compare.add_argument(
+        "--dropped", action="append", type=_pattern, metavar="REGEX", help="cases that HEAD drops, and is meant to"
+    )
     compare.add_argument("--output", type=_path, metavar="FILE", help="write the report here too")
     compare.set_defaults(run=_compare)
 

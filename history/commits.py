@@ -17,7 +17,17 @@ class Commit(NamedTuple):
 
 def git(*arguments: str, check: bool = True) -> str:
     """Return what ``git *arguments`` prints in the repository, or raise UsageError with git's own words."""
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, encoding="utf-8", errors="replace"
+        )
+    except FileNotFoundError as error:
+        raise UsageError("git is not installed") from error
+    if "dubious ownership" in done.stderr:
+        raise UsageError(
+            f"this checkout belongs to another user, and git does not read it: make it yours, or trust it with "
+            f"'git config --global --add safe.directory {ROOT}'"
+        )
     if done.returncode and check:
         words = done.stderr.strip().splitlines() or ["no message"]
         raise UsageError(f"git {arguments[0]} failed: {words[0]}")
@@ -28,8 +38,33 @@ def resolve(revision: str) -> str:
     """Return the full hash of the commit that `revision` names."""
     found = git("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}", check=False)
     if not found:
-        raise UsageError(f"no commit is named {revision!r}; write a branch, a tag or a hash")
+        shallow = " (this is a shallow clone: it may lie before what it has)" if is_shallow() else ""
+        raise UsageError(f"no commit is named {revision!r}{shallow}; write a branch, a tag or a hash")
     return found
+
+
+def merge_base(one: str, other: str) -> str:
+    """Return the last commit that two have in common."""
+    found = git("merge-base", one, other, check=False)
+    if not found:
+        why = (
+            "this is a shallow clone: 'git fetch --unshallow' brings the rest"
+            if is_shallow()
+            else "no history is shared"
+        )
+        raise UsageError(f"{one[:8]} and {other[:8]} have no commit in common; {why}")
+    return found.splitlines()[0]
+
+
+def differs(path: str, one: str, other: str | None = None) -> bool:
+    """Tell whether what is under `path` differs between two commits, or between one and the working tree."""
+    return bool(git("diff", "--name-only", one, *([other] if other else []), "--", path))
+
+
+def uncommitted(path: str) -> list[str]:
+    """Return the files under `path` that are not as in the commit that is checked out, new ones included."""
+    changed = git("diff", "--name-only", "HEAD", "--", path).splitlines()
+    return changed + git("ls-files", "--others", "--exclude-standard", "--", path).splitlines()
 
 
 def in_range(spec: str) -> list[str]:
@@ -59,8 +94,8 @@ def describe(hashes: list[str]) -> list[Commit]:
     """Return date and subject of each commit; one that this repository lacks has an empty subject."""
     found = {}
     for name in hashes:
-        line = git("show", "--no-patch", "--format=%H%x09%at%x09%s", name, check=False)
+        line = git("log", "-1", "--no-show-signature", "--format=%H%x09%at%x09%s%x09end", name, "--", check=False)
         if line:
             full, date, subject = line.split("\t", 2)
-            found[name] = Commit(full, int(date), subject)
+            found[name] = Commit(full, int(date), subject.removesuffix("\tend") or "(no message)")
     return [found.get(name, Commit(name, 0, "")) for name in hashes]

@@ -17,6 +17,9 @@ CANARY = "bench_canary."
 # The files of a folder of results that are not of one commit.
 SUITE, MACHINE = "benchmarks.json", "machine.json"
 
+# Parameter values that run no code of kvpool: no commit changes them, and a change would be the machine's.
+REFERENCES = {"'floor'", "'list'", "'array'", "'array_slices'"}
+
 # Above this ratio to its best, the canary says that the machine was slow, not the code.
 DISTURBED = 1.15
 
@@ -32,6 +35,11 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         """Return the case as asv names it."""
         return f"{self.benchmark}({', '.join(self.parameters)})" if self.parameters else self.benchmark
+
+
+def is_control(case: Case) -> bool:
+    """Tell whether a case runs no code of kvpool."""
+    return case.benchmark.startswith(CANARY) or not REFERENCES.isdisjoint(case.parameters)
 
 
 class Record(NamedTuple):

@@ -3,30 +3,41 @@
 import shutil
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from asv.config import Config
 
 from history import UsageError, asv_calls, commits, machine
-from history.compare import NotMeasuredError, report, rounds, sides
-from history.compare.verdict import FACTOR, Measured, Verdict, count, judge, not_measured, suspects
+from history.compare import NotMeasuredError, report, rounds, sides, suites
+from history.compare.verdict import FACTOR, TRIES, Measured, Verdict, count, judge, not_measured, weigh
 from history.paths import SCRATCH
-from history.records import CANARY
+from history.records import Case, is_control
 from history.status import Status, say
 
 REPORT = SCRATCH / "compare" / "report.md"
 
 
-class Comparison:
-    """Two revisions, what is known of them so far, and how to measure them."""
+class Question(NamedTuple):
+    """What is asked: two revisions, and how far to look."""
 
-    def __init__(self, base: str, head: str, patterns: list[str] | None, most_rounds: int | None, factor: float):
-        self.revisions = (base, head)
-        self.patterns = patterns
-        self.most_rounds = most_rounds
-        self.factor = factor
+    base: str
+    head: str
+    patterns: Sequence[str] | None = None  # only cases that match
+    most_rounds: int | None = None
+    factor: float = FACTOR
+    dropped: Sequence[str] | None = None  # cases that HEAD is meant to drop
+    from_tip: bool = False  # compare with BASE itself, not with where HEAD branched off from it
+
+
+class Comparison:
+    """A question, what is known of it so far, and how to measure it."""
+
+    def __init__(self, question: Question):
+        self.question = question
         self.commits: tuple[commits.Commit, commits.Commit] | None = None
+        self.notes: list[str] = []
         self.benchmarks: dict[str, dict[str, Any]] = {}
 
     def run(self, conf: Config) -> Verdict:
@@ -40,44 +51,69 @@ class Comparison:
             return not_measured(f"the comparison itself failed: {error!r}")
 
     def _run(self, conf: Config) -> Verdict:
-        base, head = commits.describe([commits.resolve(each) for each in self.revisions])
-        self.commits = base, head
+        question = self.question
+        self.commits = self._find_commits()
+        base, head = self.commits
+        folder = _copy_of_suite(conf)
         shared = sides.shared_environment(conf)
-        conf.benchmark_dir = _copy_of_suite(conf)
         _say(f"building {base.hash[:8]} and {head.hash[:8]}")
         both = (sides.prepare(shared, "BASE", base), sides.prepare(shared, "HEAD", head))
-        found = rounds.discover(conf, both[1])
-        self.benchmarks = {each["name"]: each for each in found}
-
-        first = self._measure(conf, both, found, self.patterns, "measuring")
-        doubtful = suspects(first, self.factor)
-        again = None
-        if doubtful:
-            again = self._measure(conf, both, found, rounds.exactly(doubtful), f"{count(doubtful, 'case')} again")
-        return judge(first, again, self.factor, same_commit=base.hash == head.hash)
-
-    def _measure(
-        self, conf: Config, both: tuple[sides.Side, sides.Side], found: list[Any], patterns: list[str] | None, what: str
-    ) -> Measured:
-        chosen = rounds.select(conf, found, patterns, self.most_rounds)
+        measurable = sides.Sides(both, shared, sides.without_kvpool(shared))
+        suite = suites.discover(folder, both[1])
+        self.benchmarks = suite.benchmarks
+        chosen = suite.select(question.patterns)
         if not chosen:
-            raise NotMeasuredError(f"no benchmark matches {' or '.join(patterns or ['anything'])}")
-        if patterns:
-            chosen = rounds.select(conf, found, [*patterns, f"^{CANARY}"], self.most_rounds)
-        with asv_calls.plain_errors():
-            return rounds.measure(conf, both, chosen, lambda text: _say(f"{what}: {text}"))
+            raise NotMeasuredError(f"no benchmark matches {' or '.join(question.patterns or ['anything'])}")
+        dropped = suites.dropped(*both, suite, folder.name, question.patterns)
+
+        measurements = self._measure(measurable, suite, chosen)
+        return judge(
+            measurements,
+            question.factor,
+            same_commit=base.hash == head.hash,
+            dropped=dropped,
+            acknowledged=lambda case: bool(question.dropped) and suites.matches(case, question.dropped),
+        )
+
+    def _find_commits(self) -> tuple[commits.Commit, commits.Commit]:
+        """Return both commits; BASE is where HEAD branched off: HEAD is not blamed for what BASE has gained since."""
+        tip, head = (commits.resolve(each) for each in (self.question.base, self.question.head))
+        base = tip if self.question.from_tip else commits.merge_base(tip, head)
+        if base == head != tip:
+            raise UsageError(
+                f"{self.question.base} has all of {self.question.head} already, which leaves nothing to compare; "
+                "with --from-tip it is compared with that itself"
+            )
+        if base != tip:
+            self.notes.append(f"BASE is where HEAD branched off from {self.question.base}.")
+        if commits.is_shallow():
+            self.notes.append("This is a shallow clone: where HEAD branched off may lie before what it has.")
+        if changed := commits.uncommitted("kvpool/"):
+            self.notes.append(f"Not measured, as it is not committed: {', '.join(changed)}.")
+        found = commits.describe([base, head])
+        return found[0], found[1]
+
+    def _measure(self, measurable: sides.Sides, suite: suites.Suite, chosen: Sequence[Case]) -> list[Measured]:
+        """Measure the chosen cases, and as often as allowed what that leaves open."""
+        measurements: list[Measured] = []
+        cases, what = chosen, "measuring"
+        while cases and len(measurements) <= TRIES:
+            with asv_calls.plain_errors():
+                found = rounds.measure(
+                    measurable, suite, cases, self.question.most_rounds, lambda text, what=what: _say(f"{what}: {text}")
+                )
+            measurements.append(found)
+            failed = {case for each in measurements for case in each.cases if each.has_failed(case)}
+            cases = [case for case in weigh(measurements, self.question.factor).again if case not in failed]
+            controls = [case for case in cases if is_control(case)]
+            again = [case for case in cases if not is_control(case)]
+            what = f"{count(again, 'case')} and {count(controls, 'control')} again"
+        return measurements
 
 
-def run(
-    base: str,
-    head: str,
-    patterns: list[str] | None = None,
-    most_rounds: int | None = None,
-    factor: float = FACTOR,
-    output: Path | None = None,
-) -> Status:
+def run(question: Question, output: Path | None = None) -> Status:
     """Compare two revisions, print and write the report, and return what it says."""
-    comparison = Comparison(base, head, patterns, most_rounds, factor)
+    comparison = Comparison(question)
     reports = {REPORT, output or REPORT}
     for path in reports:
         try:
@@ -88,27 +124,30 @@ def run(
     began = time.monotonic()
     conf = asv_calls.configuration()
     verdict = comparison.run(conf)
-    text = report.write(
-        verdict,
-        comparison.revisions,
+    context = report.Context(
+        (question.base, question.head),
         comparison.commits,
+        comparison.notes,
         comparison.benchmarks,
         machine.describe(),
-        comparison.factor,
+        question.factor,
         (time.monotonic() - began) / 60,
     )
+    text = report.write(verdict, context)
     print(text, end="", flush=True)
     for path in reports:
         path.write_text(text, encoding="utf-8")
     return verdict.status
 
 
-def _copy_of_suite(conf: Config) -> str:
+def _copy_of_suite(conf: Config) -> Path:
     """Copy the suite, so that who edits it or changes branch in the meantime does not change what is measured."""
-    copy = SCRATCH / "compare" / "suite" / Path(conf.benchmark_dir).name
+    folder = Path(conf.benchmark_dir)
+    asv_calls.check_suite(folder)
+    copy = SCRATCH / "compare" / "suite" / folder.name
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(conf.benchmark_dir, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    return str(copy)
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
 
 
 def _say(text: str) -> None:

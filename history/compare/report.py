@@ -1,50 +1,55 @@
 """Write a verdict as Markdown."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
-
-from asv.benchmarks import Benchmarks
+from typing import Any, NamedTuple
 
 from history import units
 from history.commits import Commit
-from history.compare.verdict import Change, Verdict, count
+from history.compare.verdict import NOT_MEASURED, Change, Verdict, count
 from history.templating import render as render_template
 
 
-def write(
-    verdict: Verdict,
-    revisions: tuple[str, str],
-    commits: tuple[Commit, Commit] | None,
-    benchmarks: Benchmarks | dict[str, dict[str, Any]],
-    machine: dict[str, str],
-    factor: float,
-    minutes: float,
-) -> str:
-    """Return the report of a comparison of two revisions; the commits are None where one could not be found."""
+class Context(NamedTuple):
+    """What a report says beside its verdict."""
+
+    revisions: tuple[str, str]
+    commits: tuple[Commit, Commit] | None  # None where one could not be found
+    notes: Sequence[str]
+    benchmarks: Mapping[str, Mapping[str, Any]]
+    machine: Mapping[str, str]
+    factor: float
+    minutes: float
+
+
+def write(verdict: Verdict, context: Context) -> str:
+    """Return the report of a comparison. Whatever is not written here is shown as code, as it is."""
     sections = [
-        ("Slower", verdict.regressions),
         ("Exact counts that grew", verdict.growths),
-        ("Faster", verdict.improvements),
+        ("Counts of bytes that grew by too little to matter", verdict.small_growths),
         ("Exact counts that fell", verdict.reductions),
     ]
+    # Where the question is open, what looks slower is no finding.
+    if verdict.status is not NOT_MEASURED:
+        sections = [("Slower", verdict.regressions), *sections[:2], ("Faster", verdict.improvements), *sections[2:]]
     return render_template(
         "report.md",
         verdict=verdict,
-        revisions=revisions,
-        commits=commits,
-        sections=[(title, _grouped(changes, benchmarks)) for title, changes in sections if changes],
+        sections=[(title, _grouped(changes, context.benchmarks)) for title, changes in sections if changes],
         failures=[(name, list(each)) for name, each in groupby(verdict.failures, key=lambda each: each.case.benchmark)],
-        machine=machine,
-        factor=factor,
-        minutes=minutes,
+        lists=[
+            ("Measured on BASE, not applicable to HEAD", verdict.lost),
+            ("In BASE's suite, not in HEAD's", verdict.dropped),
+            ("Dropped on purpose", verdict.acknowledged),
+        ],
         count=count,
         isnan=math.isnan,
+        **context._asdict(),
     )
 
 
-def _grouped(changes: Sequence[Change], benchmarks: Benchmarks | dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _grouped(changes: Sequence[Change], benchmarks: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the changes by benchmark, the one with the largest change first."""
     found: dict[str, dict[str, Any]] = {}
     for each in changes:

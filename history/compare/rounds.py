@@ -1,87 +1,85 @@
 """Measure two sides in alternation, a round of the suite at a time."""
 
-import json
-import os
-import re
-import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from asv import util
-from asv.benchmarks import Benchmarks
-from asv.config import Config
-from asv.results import Results
-from asv.runner import BENCHMARK_RUN_SCRIPT, run_benchmarks
-
-from history.asv_calls import explanation
-from history.compare import NotMeasuredError
-from history.compare.sides import Side
+from history.compare import canary
+from history.compare.server import Outcome, Server
+from history.compare.sides import Side, Sides
+from history.compare.suites import Suite
 from history.compare.verdict import Measured
-from history.records import CANARY, unroll
+from history.records import Case, is_control
+
+# Seconds between two figures of the canary.
+CANARY_EVERY = 1.0
 
 
-def discover(conf: Config, side: Side) -> list[dict[str, Any]]:
-    """Return the benchmarks of the working tree, as asv finds them beside the commit of `side`."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "benchmarks.json"
-        command = [BENCHMARK_RUN_SCRIPT, "discover", os.path.abspath(conf.benchmark_dir), str(answer)]
-        try:
-            side.environment.run(command, cwd=folder, dots=False, display_error=False)
-        except util.ProcessError as error:
-            reason = explanation(error.stderr or error.stdout)
-            raise NotMeasuredError(f"the suite cannot be imported beside {side}: {reason}") from error
-        return json.loads(answer.read_text(encoding="utf-8"))
+def measure(
+    sides: Sides, suite: Suite, cases: Sequence[Case], most_rounds: int | None, say: Callable[[str], None]
+) -> Measured:
+    """Run the cases on both sides round by round and return the figure of each round.
 
-
-def select(conf: Config, found: list[dict[str, Any]], patterns: list[str] | None, rounds: int | None) -> Benchmarks:
-    """Return the benchmarks that match any of the patterns (all, if there is none), in at most `rounds` rounds."""
-    for benchmark in found:
-        if rounds is not None:
-            benchmark["rounds"] = min(rounds, benchmark.get("rounds", 1))
-    return Benchmarks(conf, found, regex=patterns)
-
-
-def measure(conf: Config, sides: tuple[Side, Side], benchmarks: Benchmarks, say: Callable[[str], None]) -> Measured:
-    """Run the benchmarks on both sides round by round and return the figure of each round.
-
-    The side that goes first alternates, so that neither profits from a machine that grows slower or faster.
+    The side that goes first alternates, so that neither profits from a machine that grows slower or faster. Controls
+    run where there is no kvpool. A case that has failed is not tried again.
     """
-    measured = Measured({name: what["type"] for name, what in benchmarks.items()})
-    rounds = max(what.get("rounds", 1) for what in benchmarks.values())
-    active = benchmarks
+    measured = Measured(suite.benchmarks)
+    rounds = {case: min(suite.rounds(case), most_rounds or suite.rounds(case)) for case in cases}
+    most = max(rounds.values())
     began = time.monotonic()
-    for done in range(rounds):
-        left = (time.monotonic() - began) / done * (rounds - done) if done else None
-        say(f"round {done + 1} of {rounds}" + (f", about {left:.0f} s left" if left else ""))
-        for side in sides if done % 2 else sides[::-1]:
-            results = Results.unnamed()
-            run_benchmarks(
-                active, side.environment, results, run_rounds=[rounds - done], launch_method=conf.launch_method
-            )
-            for name in results.get_all_result_keys():
-                _add(measured, side, active, name, results)
-        active = active.filter_out({name for name in active if measured.failed_whole(name)})
-        if all(name.startswith(CANARY) for name in active):
-            break
+    with ExitStack() as stack:
+        turns = [stack.enter_context(_Turns(side, sides, suite, measured)) for side in sides.both]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Server.start, [server for each in turns for server in each.servers]))
+        for done in range(most):
+            left = (time.monotonic() - began) / done * (most - done) if done else None
+            say(f"round {done + 1} of {most}" + (f", about {left:.0f} s left" if left else ""))
+            # Those with fewer rounds are spread over all of them.
+            due = [case for case in cases if (done + 1) * rounds[case] // most > done * rounds[case] // most]
+            due = [case for case in due if not measured.has_failed(case)]
+            for each in turns if done % 2 else turns[::-1]:
+                each.take(due)
     return measured
 
 
-def _add(measured: Measured, side: Side, benchmarks: Benchmarks, name: str, results: Results) -> None:
-    benchmark = benchmarks[name]
-    values = unroll(name, benchmark, results.get_result_value(name, benchmark["params"]))
-    chosen = benchmarks.benchmark_selection.get(name)
-    reason = _reason(results.stderr.get(name))
-    for index, (case, value) in enumerate(values.items()):
-        if chosen is None or index in chosen:
-            measured.add(side.label, case, value, reason)
+class _Turns:
+    """The turns of one side: its package's process, one without kvpool, and the canary meanwhile."""
 
+    def __init__(self, side: Side, sides: Sides, suite: Suite, measured: Measured):
+        self._label = side.label
+        self._suite = suite
+        self._measured = measured
+        self._python = Path(sides.shared.find_executable("python"))
+        self._package = Server(str(side), side.environment, suite.folder)
+        self._without = Server("no kvpool", sides.without, suite.folder)
+        self.servers = self._package, self._without
+        self._hung: dict[str, Case] = {}
 
-def _reason(output: str | None) -> str:
-    return explanation("\n".join(line for line in (output or "").splitlines() if not line.startswith("asv: benchmark")))
+    def __enter__(self) -> "_Turns":
+        return self
 
+    def __exit__(self, *error: object) -> None:
+        for each in self.servers:
+            each.end()
 
-def exactly(cases: Iterable[object]) -> list[str]:
-    """Return the patterns by which asv finds these cases and no others."""
-    return [f"^{re.escape(str(case))}$" for case in cases]
+    def take(self, cases: Sequence[Case]) -> None:
+        """Measure each of the cases once on this side."""
+        looked = -CANARY_EVERY
+        for case in cases:
+            if time.monotonic() - looked >= CANARY_EVERY:
+                self._measured.add_canary(self._label, canary.seconds(self._python))
+                looked = time.monotonic()
+            outcome = self._run(case)
+            self._measured.add(self._label, case, outcome.value, outcome.reason)
+
+    def _run(self, case: Case) -> Outcome:
+        # One that hangs takes a minute: its like are not waited for one after another.
+        if case.benchmark in self._hung:
+            return Outcome(None, f"not tried, as {self._hung[case.benchmark]} took too long")
+        server = self._without if is_control(case) else self._package
+        outcome = server.run(self._suite.benchmarks[case.benchmark], self._suite.index(case))
+        if outcome.hung:
+            self._hung[case.benchmark] = case
+        return outcome

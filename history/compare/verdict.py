@@ -1,18 +1,22 @@
-"""Decide what two measurements say. No input or output here: figures in, verdict out."""
+"""Decide what measurements say. No input or output here: figures in, verdict out."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from history.records import CANARY, DISTURBED, Case
+from history.records import DISTURBED, Case, is_control
 from history.status import Status
 
 LABELS = ("BASE", "HEAD")
 FACTOR = 1.1
+# How often a comparison measures again what a first measurement left open.
+TRIES = 3
 # A single call, which anything on the machine can have made longer.
 LONGEST = ".time_longest"
+# A count of bytes that grew by no more than this is listed and decides nothing: one more attribute of a pool, say.
+BYTES_FACTOR = 1.01
 
 NOT_MEASURED = Status.FAILED
 
@@ -27,7 +31,14 @@ class Change(NamedTuple):
     @property
     def ratio(self) -> float:
         """Return after over before: above 1 is worse."""
+        if self.base == self.head:
+            return 1.0
         return self.head / self.base if self.base else math.inf
+
+    @property
+    def movement(self) -> float:
+        """Return by what factor it changed, whichever way: 1 or more."""
+        return max(self.ratio, 1 / self.ratio if self.ratio else math.inf)
 
 
 class Failure(NamedTuple):
@@ -41,10 +52,11 @@ class Failure(NamedTuple):
 class Measured:
     """The figures of both sides, by case, one of each round; NaN where a case does not apply to a side."""
 
-    def __init__(self, kinds: dict[str, str]):
-        self.kinds = kinds  # of each benchmark: time, track, peakmemory, ...
+    def __init__(self, benchmarks: Mapping[str, Mapping[str, Any]]):
+        self._benchmarks = benchmarks  # each as asv describes it: its type and unit count here
         self._figures: dict[Case, dict[str, list[float]]] = defaultdict(lambda: {label: [] for label in LABELS})
         self._failures: dict[tuple[Case, str], str] = {}
+        self._canary: dict[str, list[float]] = {label: [] for label in LABELS}
 
     def add(self, label: str, case: Case, value: float | None, reason: str = "no message") -> None:
         """Take the figure of one round, or None and the reason if the case failed."""
@@ -52,14 +64,20 @@ class Measured:
             self._failures.setdefault((case, label), reason)
         self._figures[case][label].append(math.nan if value is None else value)
 
-    def merged(self, other: "Measured") -> "Measured":
-        """Return both measurements as one."""
-        both = Measured(self.kinds | other.kinds)
-        for each in (self, other):
+    def add_canary(self, label: str, seconds: float) -> None:
+        """Take a figure of the canary, measured while a side had its turn."""
+        self._canary[label].append(seconds)
+
+    def merged(self, others: Iterable["Measured"]) -> "Measured":
+        """Return this measurement and others as one."""
+        both = Measured(self._benchmarks)
+        for each in (self, *others):
             for case, sides in each._figures.items():
                 for label, values in sides.items():
                     both._figures[case][label].extend(values)
             both._failures |= each._failures
+            for label, values in each._canary.items():
+                both._canary[label].extend(values)
         return both
 
     @property
@@ -71,10 +89,9 @@ class Measured:
         """Return what failed, in whichever round."""
         return sorted(Failure(case, label, reason) for (case, label), reason in self._failures.items())
 
-    def failed_whole(self, benchmark: str) -> bool:
-        """Tell whether no case of the benchmark can be measured on both sides any more."""
-        cases = [case for case in self._figures if case.benchmark == benchmark]
-        return bool(cases) and all(any((case, label) in self._failures for label in LABELS) for case in cases)
+    def has_failed(self, case: Case) -> bool:
+        """Tell whether the case has failed on either side."""
+        return any((case, label) in self._failures for label in LABELS)
 
     def figure(self, case: Case, label: str) -> float:
         """Return the median of the rounds, NaN where the case does not apply or failed."""
@@ -85,23 +102,97 @@ class Measured:
 
     def is_exact(self, case: Case) -> bool:
         """Tell whether the case counts something, without noise."""
-        return self.kinds[case.benchmark] == "track"
+        return self._benchmarks[case.benchmark]["type"] == "track"
 
-    def gates(self, case: Case) -> bool:
-        """Tell whether the case can turn a comparison red: not the canary, nor the longest of many calls."""
-        return not case.benchmark.startswith(CANARY) and not case.benchmark.endswith(LONGEST)
+    def matters(self, growth: Change) -> bool:
+        """Tell whether an exact count grew by enough to be a regression: any growth, but for bytes."""
+        in_bytes = self._benchmarks[growth.case.benchmark]["unit"].startswith("bytes")
+        return growth.ratio > (BYTES_FACTOR if in_bytes else 1)
 
     def pairs(self) -> list[Change]:
         """Return the cases that both sides have a figure for."""
         found = [Change(case, *(self.figure(case, label) for label in LABELS)) for case in self.cases]
         return [each for each in found if not math.isnan(each.base) and not math.isnan(each.head)]
 
+    def timed(self) -> dict[Case, Change]:
+        """Return those of the pairs that have noise; without the longest of many calls, which decides nothing."""
+        found = [each for each in self.pairs() if not self.is_exact(each.case)]
+        return {each.case: each for each in found if not each.case.benchmark.endswith(LONGEST)}
 
-def suspects(measured: Measured, factor: float = FACTOR) -> list[Case]:
-    """Return the cases that look changed and are not exact: those have to be measured again."""
-    pairs = [each for each in measured.pairs() if not measured.is_exact(each.case)]
-    pairs = [each for each in pairs if not each.case.benchmark.endswith(LONGEST)]
-    return [each.case for each in pairs if each.ratio > factor or each.ratio < 1 / factor]
+    @property
+    def canary(self) -> float:
+        """HEAD's canary over BASE's, NaN without one."""
+        if not all(self._canary.values()):
+            return math.nan
+        return median(self._canary["HEAD"]) / median(self._canary["BASE"])
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether the machine was slower for one of the sides: then no time says anything."""
+        return self.canary > DISTURBED or self.canary < 1 / DISTURBED
+
+
+class Times(NamedTuple):
+    """What the times of some measurements say together."""
+
+    slower: Sequence[Change] = ()
+    faster: Sequence[Change] = ()
+    unconfirmed: Sequence[Case] = ()  # looked changed, and did not when measured again
+    undecided: Sequence[Case] = ()  # look slower, and nothing says whether it is HEAD or the machine
+    spread: float = math.nan  # by what factor the controls moved, nine in ten of them at most
+    controls: int = 0
+    again: Sequence[Case] = ()  # to be measured once more before anything is said
+
+
+def weigh(measurements: Sequence[Measured], factor: float = FACTOR) -> Times:
+    """Return what the times of a first measurement and of those of its suspects say.
+
+    A time has changed when every measurement of it says so, in the same direction, and by more than the controls moved:
+    those of its own benchmark, and nine in ten of all. What was measured on a disturbed machine does not count.
+    """
+    calm = [each for each in measurements if not each.is_disturbed]
+    if not calm:
+        return Times(again=list(measurements[0].timed()))
+    first, later = calm[0], [each.timed() for each in calm[1:]]
+    merged = first.merged(calm[1:]).timed()
+    controls = {case: change.movement for case, change in merged.items() if is_control(case)}
+    spread = _nine_tenths(list(controls.values()))
+
+    slower, faster, unconfirmed, undecided, again = [], [], [], [], []
+    for case, change in first.timed().items():
+        direction = _direction(change, factor)
+        if is_control(case) or not direction:
+            continue
+        said = [_direction(each[case], factor) for each in later if case in each]
+        beside = [moved for control, moved in controls.items() if control.benchmark == case.benchmark]
+        if not said:
+            again.append(case)
+            (undecided if direction > 0 else unconfirmed).append(case)
+        elif any(each != direction for each in said):
+            unconfirmed.append(case)
+        elif case not in merged:
+            undecided.append(case)  # it has failed since
+        elif merged[case].movement > max([factor, spread, *beside] if controls else [factor]):
+            (slower if direction > 0 else faster).append(merged[case])
+        elif direction > 0:
+            undecided.append(case)
+            again.append(case)
+        else:
+            unconfirmed.append(case)
+    moved = [case for case, by in controls.items() if by > factor]
+    if again or not later:
+        # The controls beside what is measured again say how far it can be believed.
+        names = {case.benchmark for case in again}
+        again += [case for case in controls if case in moved or case.benchmark in names]
+    return Times(_worst(slower), _worst(faster)[::-1], unconfirmed, undecided, spread, len(controls), sorted(again))
+
+
+def _direction(change: Change, factor: float) -> int:
+    return (change.ratio > factor) - (change.ratio < 1 / factor)
+
+
+def _nine_tenths(movements: list[float]) -> float:
+    return sorted(movements)[math.ceil(0.9 * len(movements)) - 1] if movements else math.nan
 
 
 class Verdict(NamedTuple):
@@ -112,13 +203,19 @@ class Verdict(NamedTuple):
     compared: Sequence[Case] = ()
     regressions: Sequence[Change] = ()
     growths: Sequence[Change] = ()  # exact counts that grew: regressions without noise
+    small_growths: Sequence[Change] = ()  # counts of bytes that grew by too little to be one
     improvements: Sequence[Change] = ()
     reductions: Sequence[Change] = ()  # exact counts that fell
     unconfirmed: Sequence[Case] = ()  # looked changed, and did not when measured again
+    undecided: Sequence[Case] = ()  # look slower, as do the controls
     failures: Sequence[Failure] = ()
     lost: Sequence[Case] = ()  # measured beside BASE, not applicable to HEAD
-    added: Sequence[Case] = ()  # the other way round
+    dropped: Sequence[Case] = ()  # in BASE's suite, and not in HEAD's
+    acknowledged: Sequence[Case] = ()  # lost or dropped, as the command line says that they are to be
+    added: Sequence[Case] = ()  # measured beside HEAD, not applicable to BASE
     canary: float = math.nan
+    controls: int = 0
+    spread: float = math.nan
 
 
 def not_measured(reason: str) -> Verdict:
@@ -126,75 +223,97 @@ def not_measured(reason: str) -> Verdict:
     return Verdict(NOT_MEASURED, f"Not measured: {reason.rstrip('.')}.")
 
 
-def judge(first: Measured, again: Measured | None, factor: float = FACTOR, same_commit: bool = False) -> Verdict:
-    """Return the verdict of a first measurement and of a second one of its suspects.
+def judge(
+    measurements: Sequence[Measured],
+    factor: float = FACTOR,
+    same_commit: bool = False,
+    dropped: Sequence[Case] = (),
+    acknowledged: Callable[[Case], bool] = lambda case: False,
+) -> Verdict:
+    """Return the verdict of a first measurement of everything and of later ones of what that left open.
 
-    A time or a size has changed when both measurements say so. Everything that could not be measured on both sides,
-    though it should have been, leaves the question open: that is never "no regression".
+    `dropped` is what BASE's suite has and HEAD's has not. Everything that could not be measured on both sides, though
+    it should have been, leaves the question open: that is never "no regression".
     """
-    measured = first if again is None else first.merged(again)
-    pairs = {each.case: each for each in measured.pairs()}
-    compared = [case for case in pairs if not case.benchmark.startswith(CANARY)]
-    timed = [each for each in pairs.values() if first.gates(each.case) and not first.is_exact(each.case)]
-    exact = [each for each in pairs.values() if each.case in set(compared) and first.is_exact(each.case)]
-    doubted = set(suspects(first, factor))
-    confirmed = set() if again is None else doubted & set(suspects(again, factor))
-    worse = _worst([each for each in timed if each.case in confirmed and each.ratio > factor])
-    better = _worst([each for each in timed if each.case in confirmed and each.ratio < 1 / factor])[::-1]
-    told = {each.case for each in worse + better}
-
+    measured = measurements[0].merged(measurements[1:])
+    times = weigh(measurements, factor)
+    compared = [each for each in measured.pairs() if not is_control(each.case)]
+    exact = [each for each in compared if measured.is_exact(each.case)]
+    grown = _worst([each for each in exact if each.head > each.base])
     lost, added = _one_sided(measured)
+    meant = [case for case in (*dropped, *lost) if acknowledged(case)]
+    # The last measurement that counts; if none does, the last one.
+    calm = [each for each in measurements if not each.is_disturbed] or measurements[-1:]
     found = Verdict(
         Status.PASSED,
         "",
-        compared,
-        worse,
-        _worst([each for each in exact if each.head > each.base]),
-        better,
-        _worst([each for each in exact if each.head < each.base])[::-1],
-        sorted(case for case in doubted - told if not case.benchmark.startswith(CANARY)),
-        measured.failures(),
-        lost,
-        added,
-        max((each.ratio for each in pairs.values() if each.case.benchmark.startswith(CANARY)), default=math.nan),
+        compared=[each.case for each in compared],
+        regressions=times.slower,
+        growths=[each for each in grown if measured.matters(each)],
+        small_growths=[each for each in grown if not measured.matters(each)],
+        improvements=times.faster,
+        reductions=_worst([each for each in exact if each.head < each.base])[::-1],
+        unconfirmed=times.unconfirmed,
+        undecided=times.undecided,
+        failures=measured.failures(),
+        lost=[case for case in lost if case not in meant],
+        dropped=[case for case in dropped if case not in meant],
+        acknowledged=meant,
+        added=added,
+        canary=calm[0].merged(calm[1:]).canary,
+        controls=times.controls,
+        spread=times.spread,
     )
-    return found._replace(**_conclusion(found, same_commit))
+    status, sentence = _conclusion(found, same_commit)
+    return found._replace(status=status, sentence=sentence)
 
 
 def _one_sided(measured: Measured) -> tuple[list[Case], list[Case]]:
     """Return the cases that apply to BASE only, and those that apply to HEAD only."""
-    failed = {each.case for each in measured.failures()}
     lost, added = [], []
     for case in measured.cases:
         base, head = (measured.figure(case, label) for label in LABELS)
-        if case not in failed and math.isnan(base) != math.isnan(head):
+        if not measured.has_failed(case) and math.isnan(base) != math.isnan(head):
             (added if math.isnan(base) else lost).append(case)
     return lost, added
 
 
-def _conclusion(found: Verdict, same_commit: bool) -> dict[str, object]:
-    failing = sorted({each.case.benchmark for each in found.failures})
-    problem = ""
-    if failing:
-        labels = " and ".join(label for label in LABELS if any(each.label == label for each in found.failures))
-        problem = f"{count(failing, 'benchmark')} failed on {labels} ({_some(failing)})"
-    elif found.lost:
-        names = sorted({case.benchmark for case in found.lost})
-        problem = f"{count(found.lost, 'case')} measured on BASE cannot be measured on HEAD ({_some(names)})"
-    elif not found.compared:
-        problem = "no benchmark could be measured on both sides"
-    elif found.canary > DISTURBED or found.canary < 1 / DISTURBED:
-        problem = f"the machine was disturbed: its canary ran at {found.canary:.2f} of its own time beside BASE"
-    if problem:
-        return {"status": NOT_MEASURED, "sentence": f"Not measured: {problem}."}
-
+def _conclusion(found: Verdict, same_commit: bool) -> tuple[Status, str]:
+    if problem := _missing(found):
+        return NOT_MEASURED, f"Not measured: {problem}."
     names = {case.benchmark for case in found.compared}
     scope = f"{count(found.compared, 'case')} of {count(names, 'benchmark')} measured on both sides"
+    noise = _noise(found)
     if worse := len(found.regressions) + len(found.growths):
-        sentence = f"{worse} confirmed regression{'s' * (worse != 1)}: {scope}."
-        return {"status": Status.REGRESSED, "sentence": sentence}
+        open_times = f" The times are open: {noise}." if noise and not found.regressions else ""
+        return Status.REGRESSED, f"{worse} confirmed regression{'s' * (worse != 1)}: {scope}.{open_times}"
+    if noise:
+        return NOT_MEASURED, f"Not measured: {noise}."
     same = " BASE and HEAD are the same commit: what differs is noise." if same_commit else ""
-    return {"status": Status.PASSED, "sentence": f"No regression: {scope}.{same}"}
+    return Status.PASSED, f"No regression: {scope}.{same}"
+
+
+def _missing(found: Verdict) -> str:
+    """Return what should have been measured and was not."""
+    failing = sorted({each.case.benchmark for each in found.failures})
+    if failing:
+        labels = " and ".join(label for label in LABELS if any(each.label == label for each in found.failures))
+        return f"{count(failing, 'benchmark')} failed on {labels} ({_some(failing)})"
+    if found.lost:
+        return f"{count(found.lost, 'case')} measured on BASE cannot be measured on HEAD ({_names(found.lost)})"
+    if found.dropped:
+        return f"HEAD drops {count(found.dropped, 'case')} that BASE has ({_names(found.dropped)})"
+    return "" if found.compared else "no benchmark could be measured on both sides"
+
+
+def _noise(found: Verdict) -> str:
+    """Return what keeps the times from saying anything."""
+    if found.canary > DISTURBED or found.canary < 1 / DISTURBED:
+        return f"the machine was disturbed: its canary ran at {found.canary:.2f} of its own time beside BASE"
+    if found.undecided:
+        moved = "" if math.isnan(found.spread) else f"; what runs no code of kvpool moved by {found.spread:.2f}"
+        return f"{count(found.undecided, 'case')} may be slower, or the machine was ({_names(found.undecided)}){moved}"
+    return ""
 
 
 def count(things: Iterable[object], noun: str) -> str:
@@ -205,6 +324,10 @@ def count(things: Iterable[object], noun: str) -> str:
     """
     number = len(list(things))
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _names(cases: Iterable[Case]) -> str:
+    return _some(sorted({case.benchmark for case in cases}))
 
 
 def _some(names: list[str], most: int = 3) -> str:

@@ -3,10 +3,7 @@
 import re
 from typing import NamedTuple
 
-from history.records import Case
-
-# Parameter values that run no code of kvpool: no commit changes them, and a change would be the machine's.
-REFERENCES = {"'floor'", "'list'", "'array'", "'array_slices'"}
+from history.records import Case, is_control
 
 
 class Row(NamedTuple):
@@ -28,7 +25,7 @@ class Family(NamedTuple):
 
     def holds(self, case: Case) -> bool:
         """Tell whether the case belongs to the family and runs code of kvpool."""
-        return re.match(self.pattern, case.benchmark) is not None and REFERENCES.isdisjoint(case.parameters)
+        return re.match(self.pattern, case.benchmark) is not None and not is_control(case)
 
 
 def _row(label: str, benchmark: str, *parameters: str, beside: str = "") -> Row:

@@ -6,8 +6,8 @@ from itertools import chain
 from statistics import median
 from typing import NamedTuple
 
-from history.records import Case, Record
-from history.site.families import REFERENCES, Family
+from history.records import REFERENCES, Case, Record
+from history.site.families import Family
 
 # A family's step is worth a line when the geometric mean of its cases changes by more than this, either way.
 LARGE = 1.25
