@@ -490,19 +490,25 @@ import gc, sys
 import _testcapi
 from tests.test_interrupted import POOLS, outcomes
 
+
+def error_of(made, pool, step):
+    # In a function, whose variables take no memory.
+    _testcapi.set_nomemory(step, step + 1)
+    try:
+        made(pool)
+    except BaseException as raised:
+        return raised
+    finally:
+        _testcapi.remove_mem_hooks()
+
+
 gc.disable()
 build, calls = POOLS[sys.argv[1]]
 for call, made in calls.items():
     before, after = outcomes(sys.argv[1], call)
     for step in range(60):
-        pool, error = build(), None
-        _testcapi.set_nomemory(step, step + 1)
-        try:
-            made(pool)
-        except BaseException as raised:
-            error = raised
-        finally:
-            _testcapi.remove_mem_hooks()
+        pool = build()
+        error = error_of(made, pool, step)
         state = pool.snapshot()
         assert state in (before, after), f"{call}, step {step}: torn by {error!r}"
         assert state == before or error is None, f"{call}, step {step}: changed, and raised {error!r}"
