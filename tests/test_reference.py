@@ -26,6 +26,7 @@ TYPES = [
 ]
 
 
+@pytest.mark.compiled  # As plain Python a type shows what is C's alone.
 @pytest.mark.parametrize("name", TYPES)
 def test_every_method_and_field_is_on_the_page(name: str) -> None:
     text = section(name)
