@@ -18,6 +18,8 @@ def bench(spec: str | None, benchmarks: list[str] | None = None) -> int:
     The default is the last changes to kvpool/. `benchmarks` are regular expressions, as for asv. Returns the exit
     status of asv.
     """
+    if changed := commits.uncommitted("kvpool/"):
+        print(f"Not measured, as it is not committed: {', '.join(changed)}.")
     hashes = commits.in_range(spec) if spec else commits.last_changes("kvpool/", LOOK_BACK)
     if not hashes:
         raise UsageError("no commit changes kvpool/; name a range, as for git rev-list")

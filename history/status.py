@@ -4,6 +4,7 @@ Imports nothing but Python's own library, so that it is there when something els
 """
 
 import os
+import signal
 import sys
 import traceback
 from contextlib import suppress
@@ -25,8 +26,13 @@ class Status(IntEnum):
 def guarded(run):
     """Return the status that `run()` returns; FAILED if it raises, or if what it printed does not arrive.
 
-    A user's mistake (UsageError) is said in one line, an interruption is INTERRUPTED.
+    A user's mistake (UsageError) is said in one line; an interruption is INTERRUPTED. So is being told to end: what was
+    begun is ended, and leaves nothing running.
     """
+    ended = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    for each, handler in ended.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(each, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         # A report has characters that not every terminal can show.
         with suppress(AttributeError, ValueError, OSError):
@@ -44,6 +50,8 @@ def guarded(run):
         if not isinstance(error, BrokenPipeError):
             say(traceback.format_exc().rstrip())
         say(f"history: failed, and nothing is known: {error!r}")
+    for each, handler in ended.items():
+        signal.signal(each, handler)
     if not _arrives(sys.stdout):
         status = Status.FAILED
         say("history: failed: what was to be printed could not be written")

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -71,6 +73,22 @@ def test_an_interruption_has_its_own_status(capsys):
     assert capsys.readouterr().err == "history: interrupted; what was measured before is kept\n"
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_command_that_is_told_to_end_ends_what_it_has_begun(how):
+    body = f"""
+    import os
+    try:
+        os.kill(os.getpid(), {int(how)})
+    finally:
+        print('cleaned up')
+    """
+    done = left(body, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (INTERRUPTED, "cleaned up\n")
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)]
+    guarded(lambda: Status.PASSED)
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_character_that_cannot_be_shown_is_replaced_and_the_status_stays(encoding):
     done = left(REPORT.format(flush=True), stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": encoding})
@@ -109,9 +127,15 @@ def test_what_is_said_beside_the_report_does_not_decide(closed_pipe):
 
 
 @pytest.mark.parametrize("command", ["bench", "compare main", "publish", "record", "selftest"])
-def test_a_python_without_asv_is_a_failure(command):
+def test_a_python_without_asv_is_a_failure(command, tmp_path):
+    text = f"""
+    import pathlib
+    from history import __main__, lock
+    lock.PATH = pathlib.Path({str(tmp_path / "lock")!r})
+    sys.exit(__main__.main({command.split()}))
+    """
     # -S: without the folder that the tools are installed in.
-    call = [sys.executable, "-S", "-m", "history", *command.split()]
+    call = [sys.executable, "-S", "-c", "import sys" + textwrap.dedent(text)]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == Status.FAILED
     assert "ModuleNotFoundError" in done.stderr.splitlines()[-1]
