@@ -255,6 +255,11 @@ class TestCanary:
         assert (found.status, found.undecided) == (NOT_MEASURED, [Case(ALLOC, ("1",))])
         assert judge([first, disturbed, measured(SLOWER)]).status is REGRESSED
 
+    def test_where_nothing_is_timed_it_decides_nothing(self):
+        found = measured((RUNS, "1", 1, 1), (FREE, FLOOR, 1.0, 1.0), canary=1.3)
+        assert weigh([found]).again == []
+        assert judge([found]).status is PASSED
+
     def test_an_exact_count_stands_whatever_the_canary_says(self):
         found = judge([measured((RUNS, "1", 1, 2), (FREE, "1", 1.0, 1.0), canary=1.3)])
         assert found.status is REGRESSED
@@ -294,8 +299,13 @@ def test_the_report_groups_by_benchmark_and_shows_both_figures():
 
 
 def test_the_report_names_what_failed_and_why():
-    text = written(judge([measured((ALLOC, "1", 1.0, None), (FREE, "1", 1.0, math.nan))]))
-    assert f"- `{ALLOC}`, 1 case:\n  on HEAD with `1`: `ValueError: planted`\n" in text
+    found = measured(
+        (ALLOC, "1", 1.0, None), (ALLOC, "8", None, 1.0), (ALLOC, "64", None, None), (FREE, "1", 1.0, math.nan)
+    )
+    found.add("HEAD", Case(ALLOC, ("512",)), None, "it was killed by SIGSEGV")
+    text = written(judge([found]))
+    assert f"- `{ALLOC}`, 4 cases:\n  on BASE and HEAD with `1` and 2 others: `ValueError: planted`\n" in text
+    assert "  on HEAD with `512`: `it was killed by SIGSEGV`\n" in text
     assert f"## Measured on BASE, not applicable to HEAD\n\n- `{FREE}(1)`\n" in text
 
 

@@ -176,8 +176,7 @@ def test_a_benchmark_that_does_not_come_back_says_why_and_the_others_are_measure
     assert ask() is NOT_MEASURED
     text = report(folder)
     assert "Not measured: 1 benchmark failed on HEAD (bench_toy.Toy.time_work)" in text
-    assert f"on HEAD with `'once'`: `{reason}" in text
-    assert f"on HEAD with `'twice'`: `{reason}" in text
+    assert f"on HEAD with `'once'` and 1 other: `{reason}" in text
     assert "2 cases of 1 benchmark measured on both sides" in text
 
 
@@ -201,6 +200,45 @@ def test_what_a_commit_leaves_running_does_not_disturb_the_other_side(repository
     found = count.stat().st_size
     subprocess.run(["sleep", "0.2"], check=True)
     assert count.stat().st_size == found
+
+
+PREPARING = """
+import os
+
+
+class Preparing:
+    version = "1"
+    params = (["a", "b"],)
+    param_names = ("case",)
+
+    def setup_cache(self):
+        with open({prepared!r}, "a") as file:
+            file.write("x")
+        {fault}
+        return {{"a": 1, "b": 2}}
+
+    def track_prepared(self, cache, case):
+        return cache[case]
+"""
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("fault", ["pass", "raise ValueError('planted')"])
+def test_what_cases_share_is_prepared_once_a_side(folder, fault):
+    prepared = folder / ".asv" / "prepared"
+    text = PREPARING.format(prepared=str(prepared), fault=fault)
+    (folder / "benchmarks" / "bench_prepared.py").write_text(text)
+    status = ask("base", "base", patterns=["Preparing"])
+    assert prepared.read_text() == "xx"
+    if fault == "pass":
+        assert status is PASSED
+        assert "No regression: 2 cases of 1 benchmark" in report(folder)
+    else:
+        assert status is NOT_MEASURED
+        assert (
+            "on BASE and HEAD with `'a'` and 1 other: `what its cases share cannot be prepared: ValueError: planted`"
+            in report(folder)
+        )
 
 
 def test_a_suite_that_cannot_be_imported_is_said(repository, folder):

@@ -62,13 +62,11 @@ class Comparison:
         suite = suites.discover(folder, both[1])
         self.benchmarks = suite.benchmarks
         chosen = suite.select(question.patterns)
-        if not chosen:
-            raise NotMeasuredError(f"no benchmark matches {' or '.join(question.patterns or ['anything'])}")
         dropped = suites.dropped(*both, suite, folder.name, question.patterns)
-
-        measurements = self._measure(measurable, suite, chosen)
+        if not chosen and not dropped:
+            raise NotMeasuredError(f"no benchmark matches {' or '.join(question.patterns or ['anything'])}")
         return judge(
-            measurements,
+            self._measure(measurable, suite, chosen) or [Measured(suite.benchmarks)],
             question.factor,
             same_commit=base.hash == head.hash,
             dropped=dropped,

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from history import units
 from history.commits import Commit
-from history.compare.verdict import NOT_MEASURED, Change, Verdict, count
+from history.compare.verdict import LABELS, NOT_MEASURED, Change, Failure, Verdict, count
+from history.records import Case
 from history.templating import render as render_template
 
 
@@ -37,7 +38,9 @@ def write(verdict: Verdict, context: Context) -> str:
         "report.md",
         verdict=verdict,
         sections=[(title, _grouped(changes, context.benchmarks)) for title, changes in sections if changes],
-        failures=[(name, list(each)) for name, each in groupby(verdict.failures, key=lambda each: each.case.benchmark)],
+        failures=[
+            _reasons(name, list(each)) for name, each in groupby(verdict.failures, lambda each: each.case.benchmark)
+        ],
         lists=[
             ("Measured on BASE, not applicable to HEAD", verdict.lost),
             ("In BASE's suite, not in HEAD's", verdict.dropped),
@@ -47,6 +50,18 @@ def write(verdict: Verdict, context: Context) -> str:
         isnan=math.isnan,
         **context._asdict(),
     )
+
+
+def _reasons(name: str, failures: Sequence[Failure]) -> tuple[str, set[Case], list[tuple[str, str, list[Case]]]]:
+    """Return a benchmark, its cases that failed, and each reason with the sides and cases that it is of."""
+    found: dict[str, list[Failure]] = {}
+    for each in failures:
+        found.setdefault(each.reason, []).append(each)
+    reasons = []
+    for reason, failing in found.items():
+        labels = [label for label in LABELS if any(each.label == label for each in failing)]
+        reasons.append((reason, " and ".join(labels), list(dict.fromkeys(each.case for each in failing))))
+    return name, {each.case for each in failures}, reasons
 
 
 def _grouped(changes: Sequence[Change], benchmarks: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from history.compare.suites import Suite
 from history.compare.verdict import Measured
 from history.records import Case, is_control
 
-# Seconds between two figures of the canary.
-CANARY_EVERY = 1.0
+# How many figures of the canary a turn begins with, and the seconds between two more.
+CANARIES, CANARY_EVERY = 3, 1.0
 
 
 def measure(
@@ -66,13 +66,18 @@ class _Turns:
 
     def take(self, cases: Sequence[Case]) -> None:
         """Measure each of the cases once on this side."""
-        looked = -CANARY_EVERY
+        looked = self._look(CANARIES)
         for case in cases:
             if time.monotonic() - looked >= CANARY_EVERY:
-                self._measured.add_canary(self._label, canary.seconds(self._python))
-                looked = time.monotonic()
+                looked = self._look()
             outcome = self._run(case)
             self._measured.add(self._label, case, outcome.value, outcome.reason)
+
+    def _look(self, times: int = 1) -> float:
+        """Measure the canary, and return when that was."""
+        for _ in range(times):
+            self._measured.add_canary(self._label, canary.seconds(self._python))
+        return time.monotonic()
 
     def _run(self, case: Case) -> Outcome:
         # One that hangs takes a minute: its like are not waited for one after another.

@@ -1,6 +1,7 @@
 """The process that the benchmarks of a side are forked from, one for a whole measurement."""
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -23,6 +24,10 @@ class Outcome(NamedTuple):
     hung: bool = False
 
 
+class _NoCacheError(Exception):
+    """What the cases of a benchmark share is not there."""
+
+
 class Server:
     """A process with the suite imported beside one kvpool, or beside none; each case is a fork of it.
 
@@ -35,14 +40,19 @@ class Server:
         self._environment = environment
         self._benchmark_dir = benchmark_dir
         self._process: ForkServer | None = None
+        self._caches: dict[str, tuple[str | None, str | None]] = {}  # a folder each, or why there is none
 
     def run(self, benchmark: dict[str, Any], index: int) -> Outcome:
         """Run one case of a benchmark, by its place among the combinations of parameters."""
         if self._process is None:
             self.start()
+        try:
+            folder = self._cache(benchmark)
+        except _NoCacheError as error:
+            return Outcome(None, str(error))
         self._signal(signal.SIGCONT)
         try:
-            found = run_benchmark(benchmark, self._process, profile=False, selected_idx=[index])
+            found = run_benchmark(benchmark, self._process, profile=False, selected_idx=[index], cwd=folder)
         except (util.UserError, RuntimeError, OSError, struct.error) as error:
             if str(error) == "Interrupted.":
                 raise KeyboardInterrupt from error
@@ -62,6 +72,17 @@ class Server:
             return Outcome(float(value))
         return Outcome(None, f"it returned {value!r}, which is no number")
 
+    def _cache(self, benchmark: dict[str, Any]) -> str | None:
+        """Return the folder with what the benchmark prepares once for all of its cases; None if it prepares nothing."""
+        key = benchmark.get("setup_cache_key")
+        if key is not None and key not in self._caches:
+            seconds = benchmark.get("setup_cache_timeout") or benchmark["timeout"]
+            self._caches[key] = self._process.create_setup_cache(benchmark["name"], seconds, "{}")
+        folder, output = self._caches.get(key, (None, None))
+        if output is not None:
+            raise _NoCacheError(f"what its cases share cannot be prepared: {why(1, output, 0)}")
+        return folder
+
     def start(self) -> None:
         """Start the process and have it import the suite; raise NotMeasuredError if it cannot."""
         try:
@@ -76,6 +97,9 @@ class Server:
 
     def end(self) -> int:
         """End the process and what it has forked; return its exit status."""
+        for folder, _ in self._caches.values():
+            shutil.rmtree(folder or "", ignore_errors=True)
+        self._caches.clear()
         process, self._process = self._process, None
         if process is None:
             return 0

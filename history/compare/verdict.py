@@ -152,7 +152,8 @@ def weigh(measurements: Sequence[Measured], factor: float = FACTOR) -> Times:
     """
     calm = [each for each in measurements if not each.is_disturbed]
     if not calm:
-        return Times(again=list(measurements[0].timed()))
+        timed = measurements[0].timed()
+        return Times(again=[] if all(map(is_control, timed)) else list(timed))
     first, later = calm[0], [each.timed() for each in calm[1:]]
     merged = first.merged(calm[1:]).timed()
     controls = {case: change.movement for case, change in merged.items() if is_control(case)}
@@ -213,6 +214,7 @@ class Verdict(NamedTuple):
     dropped: Sequence[Case] = ()  # in BASE's suite, and not in HEAD's
     acknowledged: Sequence[Case] = ()  # lost or dropped, as the command line says that they are to be
     added: Sequence[Case] = ()  # measured beside HEAD, not applicable to BASE
+    is_disturbed: bool = False  # every time was measured while the machine was slower for one of the sides
     canary: float = math.nan
     controls: int = 0
     spread: float = math.nan
@@ -242,8 +244,7 @@ def judge(
     grown = _worst([each for each in exact if each.head > each.base])
     lost, added = _one_sided(measured)
     meant = [case for case in (*dropped, *lost) if acknowledged(case)]
-    # The last measurement that counts; if none does, the last one.
-    calm = [each for each in measurements if not each.is_disturbed] or measurements[-1:]
+    calm = [each for each in measurements if not each.is_disturbed]
     found = Verdict(
         Status.PASSED,
         "",
@@ -260,7 +261,8 @@ def judge(
         dropped=[case for case in dropped if case not in meant],
         acknowledged=meant,
         added=added,
-        canary=calm[0].merged(calm[1:]).canary,
+        is_disturbed=not calm and any(not is_control(case) for case in measured.timed()),
+        canary=measurements[-1].canary if not calm else calm[0].merged(calm[1:]).canary,
         controls=times.controls,
         spread=times.spread,
     )
@@ -308,7 +310,7 @@ def _missing(found: Verdict) -> str:
 
 def _noise(found: Verdict) -> str:
     """Return what keeps the times from saying anything."""
-    if found.canary > DISTURBED or found.canary < 1 / DISTURBED:
+    if found.is_disturbed:
         return f"the machine was disturbed: its canary ran at {found.canary:.2f} of its own time beside BASE"
     if found.undecided:
         moved = "" if math.isnan(found.spread) else f"; what runs no code of kvpool moved by {found.spread:.2f}"
