@@ -1,7 +1,7 @@
 # Each target brings what it needs: the tools in .venv, asv's environment and everything measured under .asv.
 #
 #   make bench [RANGE=v1..v2] [BENCH=regex]   measure the last changes (or RANGE) and publish them beside the history
-#   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE?
+#   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE? With EXACT=1, by instructions alone
 #   make test                                 lint, types, coverage and tests
 #   make sanitize                             the package's tests under the sanitizers of gcc
 #   make oldest-numpy                         the package's tests on an installed wheel beside numpy 2.0
@@ -23,6 +23,7 @@ RANGE ?=
 BENCH ?=
 BASE ?= main
 HEAD ?= HEAD
+EXACT ?=
 TRACES ?=
 ENGINE ?=
 
@@ -64,7 +65,7 @@ bench: $(READY)
 	$(RUN) -m history bench $(if $(BENCH),--bench '$(BENCH)') $(if $(RANGE),'$(RANGE)')
 
 compare: $(READY)
-	$(RUN) -m history compare $(if $(BENCH),--bench '$(BENCH)') '$(BASE)' '$(HEAD)'
+	$(RUN) -m history compare $(if $(EXACT),--exact) $(if $(BENCH),--bench '$(BENCH)') '$(BASE)' '$(HEAD)'
 
 # pytest is last, so that its summary closes the output.
 test: lint coverage

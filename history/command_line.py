@@ -77,7 +77,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         arguments.dropped,
         arguments.from_tip,
     )
-    return command.run(question, arguments.output)
+    return (command.run_exact if arguments.exact else command.run)(question, arguments.output)
 
 
 def _peers(arguments: argparse.Namespace) -> int:
@@ -146,6 +146,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.add_argument(
         "--dropped", action="append", type=_pattern, metavar="REGEX", help="cases that HEAD drops, and is meant to"
+    )
+    compare.add_argument(
+        "--exact", action="store_true", help="count the instructions of single calls and take no times: two minutes"
     )
     compare.add_argument("--output", type=_path, metavar="FILE", help="write the report here too")
     compare.set_defaults(run=_compare)

@@ -1,5 +1,6 @@
 """Run a comparison from two revisions to a report and an exit status."""
 
+import re
 import shutil
 import time
 import traceback
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from asv.config import Config
 
 from history import UsageError, asv_calls, commits, machine
-from history.compare import NotMeasuredError, report, rounds, sides, suites
+from history.compare import NotMeasuredError, exact, report, rounds, sides, suites
 from history.compare.verdict import FACTOR, TRIES, Measured, Verdict, count, judge, not_measured, weigh
 from history.paths import SCRATCH
 from history.records import Case, is_control
@@ -73,6 +74,25 @@ class Comparison:
             acknowledged=lambda case: bool(question.dropped) and suites.matches(case, question.dropped),
         )
 
+    def count(self, conf: Config) -> exact.Exact:
+        """Count the instructions of both revisions; return what they say."""
+        question = self.question
+        try:
+            self.commits = self._find_commits()
+            folder = _copy_of_suite(conf)
+            shared = sides.shared_environment(conf)
+            _say("building both sides")
+            base, head = (sides.prepare(shared, *each) for each in zip(("BASE", "HEAD"), self.commits, strict=True))
+            _say("counting")
+            found = exact.count_both((base, head), folder)
+        except (NotMeasuredError, UsageError) as error:
+            return exact.not_counted(str(error))
+        return exact.judge(
+            *found,
+            chosen=lambda case: matches(case, question.patterns),
+            acknowledged=lambda case: bool(question.dropped) and matches(case, question.dropped),
+        )
+
     def _find_commits(self) -> tuple[commits.Commit, commits.Commit]:
         """Return both commits; BASE is where HEAD branched off: HEAD is not blamed for what BASE has gained since."""
         tip, head = (commits.resolve(each) for each in (self.question.base, self.question.head))
@@ -109,9 +129,25 @@ class Comparison:
         return measurements
 
 
-def run(question: Question, output: Path | None = None) -> Status:
-    """Compare two revisions, print and write the report, and return what it says."""
+def matches(case: str, patterns: Sequence[str] | None) -> bool:
+    """Tell whether any of the patterns is somewhere in the name of a counted call; without a pattern, all match."""
+    return not patterns or any(re.search(pattern, case) for pattern in patterns)
+
+
+def run_exact(question: Question, output: Path | None = None) -> Status:
+    """Compare two revisions by instructions alone, print and write the report, and return what it says."""
     comparison = Comparison(question)
+    reports = _reports(output)
+    began = time.monotonic()
+    found = comparison.count(asv_calls.configuration())
+    minutes = (time.monotonic() - began) / 60
+    text = report.write_exact(found, (question.base, question.head), comparison.commits, comparison.notes, minutes)
+    _publish(text, reports)
+    return found.status
+
+
+def _reports(output: Path | None) -> set[Path]:
+    """Return where the report is to be written, empty until there is one."""
     reports = {REPORT, output or REPORT}
     for path in reports:
         try:
@@ -119,6 +155,19 @@ def run(question: Question, output: Path | None = None) -> Status:
             path.write_text("", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"the report cannot be written: {error}") from error
+    return reports
+
+
+def _publish(text: str, reports: set[Path]) -> None:
+    print(text, end="", flush=True)
+    for path in reports:
+        path.write_text(text, encoding="utf-8")
+
+
+def run(question: Question, output: Path | None = None) -> Status:
+    """Compare two revisions, print and write the report, and return what it says."""
+    comparison = Comparison(question)
+    reports = _reports(output)
     began = time.monotonic()
     conf = asv_calls.configuration()
     verdict = comparison.run(conf)
@@ -132,9 +181,7 @@ def run(question: Question, output: Path | None = None) -> Status:
         (time.monotonic() - began) / 60,
     )
     text = report.write(verdict, context)
-    print(text, end="", flush=True)
-    for path in reports:
-        path.write_text(text, encoding="utf-8")
+    _publish(text, reports)
     return verdict.status
 
 

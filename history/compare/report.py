@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from history import units
 from history.commits import Commit
+from history.compare.exact import Exact
 from history.compare.verdict import LABELS, NOT_MEASURED, Change, Failure, Verdict, count
 from history.records import Case
 from history.templating import render as render_template
@@ -49,6 +50,26 @@ def write(verdict: Verdict, context: Context) -> str:
         count=count,
         isnan=math.isnan,
         **context._asdict(),
+    )
+
+
+def write_exact(
+    found: Exact,
+    revisions: tuple[str, str],
+    commits: tuple[Commit, Commit] | None,
+    notes: Sequence[str],
+    minutes: float,
+) -> str:
+    """Return the report of a comparison by instructions."""
+    return render_template(
+        "exact.md",
+        exact=found,
+        sections=[("More instructions", found.grown), ("A little more", found.little), ("Fewer", found.fallen)],
+        lists=[("Counted on BASE, gone from HEAD", found.lost), ("Gone on purpose", found.acknowledged)],
+        revisions=revisions,
+        commits=commits,
+        notes=notes,
+        minutes=minutes,
     )
 
 

@@ -1,0 +1,165 @@
+"""Compare two commits by the instructions of single calls: in a minute or two, and to the last digit.
+
+What is counted, and with what, is for `benchmarks/counting.py` to say, which runs in each side's environment. Counts of
+a commit do not depend on what else the machine does, so that both sides are counted at the same time, and nothing is
+measured twice.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from asv import util
+
+from history.compare import NotMeasuredError
+from history.compare.reasons import why
+from history.compare.sides import Side
+from history.compare.verdict import count
+from history.status import Status
+
+# More than this times as many instructions is a regression; what grew by less is listed.
+FACTOR = 1.01
+# Seconds that one side may take.
+PATIENCE = 3_000
+# Functions that a change is explained by.
+SHOWN = 5
+
+
+class Change(NamedTuple):
+    """A call whose count has moved, and the functions that account for most of it."""
+
+    case: str
+    base: int
+    head: int
+    functions: Sequence[tuple[str, int, int]]  # name, and its own instructions on BASE and on HEAD
+
+    @property
+    def ratio(self) -> float:
+        """HEAD's count over BASE's."""
+        return self.head / self.base if self.base else float("inf")
+
+
+class Exact(NamedTuple):
+    """What a comparison of counts found."""
+
+    status: Status
+    sentence: str
+    made_with: str = ""
+    compared: int = 0
+    grown: Sequence[Change] = ()
+    little: Sequence[Change] = ()  # grew by less than is a regression
+    fallen: Sequence[Change] = ()
+    failures: Sequence[tuple[str, str, str]] = ()  # side, case, reason
+    lost: Sequence[str] = ()  # counted on BASE, and HEAD does not have it
+    acknowledged: Sequence[str] = ()  # lost, as the command line says that they are to be
+    added: Sequence[str] = ()
+
+
+def not_counted(reason: str) -> Exact:
+    """Return what is known where nothing was counted."""
+    return Exact(Status.FAILED, f"Not counted: {reason}")
+
+
+def count_both(both: tuple[Side, Side], suite: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Count the calls of both sides, at the same time, with the table of a folder of the suite."""
+    with ThreadPoolExecutor(2) as executor:
+        base, head = executor.map(lambda side: _count(side, suite), both)
+    return base, head
+
+
+def _count(side: Side, suite: Path) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="kvpool-exact-") as folder:
+        output = Path(folder) / "counts.json"
+        try:
+            side.environment.run_executable(
+                "python",
+                [str(suite / "counting.py"), str(output)],
+                cwd=folder,
+                display_error=False,
+                dots=False,
+                timeout=PATIENCE,
+            )
+            found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+        except util.ProcessError as error:
+            reason = why(error.retcode, error.stderr or error.stdout or "", PATIENCE)
+            raise NotMeasuredError(f"{side} was not counted: {reason}") from error
+        except (OSError, ValueError) as error:
+            raise NotMeasuredError(f"{side} was not counted: {error}") from error
+    for key in ("reason", "failed"):
+        if key in found:
+            raise NotMeasuredError(f"{side} was not counted: {found[key]}")
+    return found
+
+
+def judge(
+    base: Mapping[str, Any],
+    head: Mapping[str, Any],
+    chosen: Callable[[str], bool] = lambda case: True,
+    acknowledged: Callable[[str], bool] = lambda case: False,
+) -> Exact:
+    """Return what the counts of two sides say, of the cases that are chosen."""
+    if base["made_with"] != head["made_with"]:
+        return not_counted(f"BASE was counted with {base['made_with']}, HEAD with {head['made_with']}")
+    names = [name for name in base["cases"] | head["cases"] if chosen(name)]
+    changes, compared = [], 0
+    failures: list[tuple[str, str, str]] = []
+    gone: list[str] = []
+    added: list[str] = []
+    for name in names:
+        sides = {label: found["cases"].get(name, {}) for label, found in (("BASE", base), ("HEAD", head))}
+        failed = [(label, name, each["failed"]) for label, each in sides.items() if "failed" in each]
+        counted = [label for label, each in sides.items() if "instructions" in each]
+        failures += failed
+        if len(counted) == 2:
+            compared += 1
+            changes.append(_change(name, sides["BASE"], sides["HEAD"]))
+        elif not failed and counted:
+            (gone if counted == ["BASE"] else added).append(name)
+    grown = [each for each in changes if each.head > each.base * FACTOR]
+    lost = [name for name in gone if not acknowledged(name)]
+    status, sentence = _decided(grown, failures, lost, compared)
+    return Exact(
+        status,
+        sentence,
+        base["made_with"],
+        compared,
+        _largest_first(grown),
+        _largest_first([each for each in changes if each.base < each.head <= each.base * FACTOR]),
+        _largest_first([each for each in changes if each.head < each.base])[::-1],
+        failures,
+        lost,
+        [name for name in gone if acknowledged(name)],
+        added,
+    )
+
+
+def _decided(
+    grown: Sequence[Change], failures: Sequence[object], lost: Sequence[str], compared: int
+) -> tuple[Status, str]:
+    percent = f"{(FACTOR - 1) * 100:.0f} %"
+    if grown:
+        return Status.REGRESSED, f"{count(grown, 'call')} of {compared} took more instructions, by more than {percent}."
+    if failures:
+        return Status.FAILED, f"Open: {count(failures, 'call')} failed."
+    if lost:
+        return Status.FAILED, f"Open: HEAD no longer has {count(lost, 'call')} that BASE has."
+    if not compared:
+        return Status.FAILED, "Open: no call was counted on both sides."
+    return Status.PASSED, f"None of {compared} calls took more instructions, by more than {percent}."
+
+
+def _change(name: str, base: Mapping[str, Any], head: Mapping[str, Any]) -> Change:
+    own = [(each, base["functions"].get(each, 0), head["functions"].get(each, 0)) for each in _functions(base, head)]
+    moved = sorted((each for each in own if each[1] != each[2]), key=lambda each: -abs(each[2] - each[1]))
+    return Change(name, base["instructions"], head["instructions"], moved[:SHOWN])
+
+
+def _functions(base: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
+    return list(base["functions"] | head["functions"])
+
+
+def _largest_first(changes: Sequence[Change]) -> list[Change]:
+    return sorted(changes, key=lambda each: each.ratio, reverse=True)

@@ -1,0 +1,98 @@
+"""A comparison by instructions: what is a regression, what is open, and what the report says of it."""
+
+from typing import Any
+
+import pytest
+
+from history.compare import exact, report
+from history.status import Status
+
+
+def counts(made_with: str = "valgrind 3", **cases: Any) -> dict[str, Any]:
+    """Return counts as `benchmarks.counting` writes them; a number stands for a case of one function."""
+    held = {
+        name: {"instructions": each, "functions": {f"{name}_loop": each}} if isinstance(each, int) else each
+        for name, each in cases.items()
+    }
+    return {"made_with": made_with, "cases": held}
+
+
+def test_equal_counts_pass_and_nothing_is_listed() -> None:
+    found = exact.judge(counts(alloc=1_000, free=7), counts(alloc=1_000, free=7))
+    assert (found.status, found.compared) == (Status.PASSED, 2)
+    assert not [*found.grown, *found.little, *found.fallen, *found.lost, *found.added, *found.failures]
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "listed"),
+    [
+        (1_011, Status.REGRESSED, "grown"),
+        (1_010, Status.PASSED, "little"),
+        (1_001, Status.PASSED, "little"),
+        (999, Status.PASSED, "fallen"),
+    ],
+)
+def test_more_than_one_percent_is_a_regression_and_less_is_listed(head: int, status: Status, listed: str) -> None:
+    found = exact.judge(counts(alloc=1_000), counts(alloc=head))
+    assert found.status is status
+    assert [each.case for each in getattr(found, listed)] == ["alloc"]
+    assert sum(len(getattr(found, each)) for each in ("grown", "little", "fallen")) == 1
+
+
+def test_functions_say_where_the_instructions_went() -> None:
+    base = counts(alloc={"instructions": 100, "functions": {"take": 60, "expand": 40}})
+    head = counts(alloc={"instructions": 150, "functions": {"take": 90, "expand": 40, "log": 20}})
+    (change,) = exact.judge(base, head).grown
+    assert change.functions == [("take", 60, 90), ("log", 0, 20)]
+    assert change.ratio == 1.5
+
+
+def test_what_head_no_longer_has_is_open_unless_it_is_acknowledged() -> None:
+    base, head = counts(alloc=5, old=7), counts(alloc=5, new=7, old={"missing": "this kvpool has no old"})
+    found = exact.judge(base, head)
+    assert (found.status, found.lost, found.added) == (Status.FAILED, ["old"], ["new"])
+    found = exact.judge(base, head, acknowledged=lambda case: case == "old")
+    assert (found.status, found.lost, found.acknowledged) == (Status.PASSED, [], ["old"])
+
+
+def test_a_call_that_fails_is_open_and_hides_no_regression() -> None:
+    broken = {"failed": "ZeroDivisionError: by |zero|"}
+    found = exact.judge(counts(alloc=5, free=7), counts(alloc=5, free=broken))
+    assert found.status is Status.FAILED
+    assert found.failures == [("HEAD", "free", "ZeroDivisionError: by |zero|")]
+    found = exact.judge(counts(alloc=5, free=7), counts(alloc=50, free=broken))
+    assert found.status is Status.REGRESSED
+
+
+def test_counts_made_with_other_tools_are_not_compared() -> None:
+    found = exact.judge(counts("valgrind 3", alloc=5), counts("valgrind 4", alloc=500))
+    assert found.status is Status.FAILED
+    assert "valgrind 4" in found.sentence
+
+
+def test_nothing_that_was_counted_on_both_sides_is_no_answer() -> None:
+    assert exact.judge(counts(), counts()).status is Status.FAILED
+    assert exact.judge(counts(alloc=1), counts(alloc=1), chosen=lambda case: False).status is Status.FAILED
+
+
+def test_only_the_chosen_calls_are_judged() -> None:
+    found = exact.judge(counts(alloc=5, free=7), counts(alloc=5, free=9), chosen=lambda case: case == "alloc")
+    assert (found.status, found.compared) == (Status.PASSED, 1)
+
+
+def test_the_report_shows_calls_functions_and_that_times_are_open() -> None:
+    base = counts(alloc=1_000, free=500, old=3, row=9)
+    head = counts(alloc=1_030, free=400, row={"failed": "a | b"})
+    text = report.write_exact(exact.judge(base, head), ("main", "mine"), None, ["A note."], 1.5)
+    assert "**1 call of 2 took more instructions, by more than 1 %.**" in text
+    assert "Times are open" in text
+    assert "| `alloc` | 1000 | 1030 | 1.030 | `alloc_loop` 1000 → 1030 |" in text
+    assert "| `free` | 500 | 400 | 0.800 | `free_loop` 500 → 400 |" in text
+    assert r"- `row` on HEAD: `a \| b`" in text
+    assert "- `old`" in text
+    assert "A note." in text
+
+
+def test_the_report_of_what_was_not_counted_says_why() -> None:
+    text = report.write_exact(exact.not_counted("there is no valgrind"), ("main", "mine"), None, [], 0)
+    assert "**Not counted: there is no valgrind**" in text
