@@ -10,7 +10,7 @@ from tests.copied import NEEDED, ROOT, copy_into
 
 #: A constant in a module and one in a header, each with a value that is wrong, and a test that has to see it.
 PLANTED = {
-    "kvpool/host.py": ("* 1e9 / page_bytes", "* 2e9 / page_bytes", "test_size_in_gb"),
+    "kvpool/host.py": ("* 1e9 / min(", "* 2e9 / min(", "test_size_in_gb"),
     "kvpool/_vector_loops_body.h": ("ids[i] * 16;", "ids[i] * 17;", "test_slots"),
 }
 PROBES = """
