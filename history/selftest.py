@@ -490,7 +490,7 @@ FAULTS = [
         _at_head("kvpool/__init__.py", ONE_ATTRIBUTE_MORE),
         [BOOKS],
         PASSED,
-        ["No regression", "## Counts of bytes that grew by too little to matter\n\n`bench_memory.Books."],
+        ["No regression", "## Exact counts that grew by too little to matter\n\n`bench_memory.Books."],
     ),
     Fault(
         "a compiled loop whose constant changed",

@@ -99,9 +99,20 @@ def test_bytes_that_grow_by_less_than_a_hundredth_are_listed_only():
     found = judge([measured((BYTES, "1", 12.342, 12.344), (BYTES, "8", 8, 8.08), (BYTES, "64", 12.342, 12.3))])
     assert (found.status, found.growths) == (PASSED, [])
     assert [each.case.parameters for each in found.small_growths] == [("8",), ("1",)]
-    assert "Counts of bytes that grew by too little to matter" in written(found)
+    assert "## Exact counts that grew by too little to matter\n" in written(found)
     found = judge([measured((BYTES, "1", 12.342, 12.5), (BYTES, "8", 0, 1))])
     assert (found.status, len(found.growths)) == (REGRESSED, 2)
+
+
+def test_so_are_instructions():
+    calls = "bench_instructions.Instructions.track_instructions"
+    found = Measured({calls: {"param_names": ["call"], "unit": "instructions", "type": "track"}})
+    for call, head in (("less", 1_009), ("more", 1_011)):
+        for label, value in (("BASE", 1_000), ("HEAD", head)):
+            found.add(label, Case(calls, (call,)), value)
+    found = judge([found])
+    assert [each.case.parameters for each in found.growths] == [("more",)]
+    assert [each.case.parameters for each in found.small_growths] == [("less",)]
 
 
 @pytest.mark.parametrize("benchmark", [ALLOC, RUNS, BYTES])

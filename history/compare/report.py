@@ -29,7 +29,7 @@ def write(verdict: Verdict, context: Context) -> str:
     """Return the report of a comparison. Whatever is not written here is shown as code, as it is."""
     sections = [
         ("Exact counts that grew", verdict.growths),
-        ("Counts of bytes that grew by too little to matter", verdict.small_growths),
+        ("Exact counts that grew by too little to matter", verdict.small_growths),
         ("Exact counts that fell", verdict.reductions),
     ]
     # Where the question is open, what looks slower is no finding.

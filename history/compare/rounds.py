@@ -55,7 +55,7 @@ class _Turns:
         self._package = Server(str(side), side.environment, suite.folder)
         self._without = Server("no kvpool", sides.without, suite.folder)
         self.servers = self._package, self._without
-        self._hung: dict[str, Case] = {}
+        self._hung: dict[tuple[str, bool], Case] = {}
 
     def __enter__(self) -> "_Turns":
         return self
@@ -81,10 +81,11 @@ class _Turns:
 
     def _run(self, case: Case) -> Outcome:
         # One that hangs takes a minute: its like are not waited for one after another.
-        if case.benchmark in self._hung:
-            return Outcome(None, f"not tried, as {self._hung[case.benchmark]} took too long")
+        alike = case.benchmark, is_control(case)
+        if alike in self._hung:
+            return Outcome(None, f"not tried, as {self._hung[alike]} took too long")
         server = self._without if is_control(case) else self._package
         outcome = server.run(self._suite.benchmarks[case.benchmark], self._suite.index(case))
         if outcome.hung:
-            self._hung[case.benchmark] = case
+            self._hung[alike] = case
         return outcome

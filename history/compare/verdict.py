@@ -15,8 +15,9 @@ FACTOR = 1.1
 TRIES = 3
 # A single call, which anything on the machine can have made longer.
 LONGEST = ".time_longest"
-# A count of bytes that grew by no more than this is listed and decides nothing: one more attribute of a pool, say.
-BYTES_FACTOR = 1.01
+# A count of these that grew by no more than the factor is listed and decides nothing: one attribute more, say.
+LARGE_COUNTS = ("bytes", "instructions")
+LARGE_FACTOR = 1.01
 
 NOT_MEASURED = Status.FAILED
 
@@ -105,9 +106,9 @@ class Measured:
         return self._benchmarks[case.benchmark]["type"] == "track"
 
     def matters(self, growth: Change) -> bool:
-        """Tell whether an exact count grew by enough to be a regression: any growth, but for bytes."""
-        in_bytes = self._benchmarks[growth.case.benchmark]["unit"].startswith("bytes")
-        return growth.ratio > (BYTES_FACTOR if in_bytes else 1)
+        """Tell whether an exact count grew by enough to be a regression: by anything, but for the large ones."""
+        is_large = self._benchmarks[growth.case.benchmark]["unit"].startswith(LARGE_COUNTS)
+        return growth.ratio > (LARGE_FACTOR if is_large else 1)
 
     def pairs(self) -> list[Change]:
         """Return the cases that both sides have a figure for."""
@@ -204,7 +205,7 @@ class Verdict(NamedTuple):
     compared: Sequence[Case] = ()
     regressions: Sequence[Change] = ()
     growths: Sequence[Change] = ()  # exact counts that grew: regressions without noise
-    small_growths: Sequence[Change] = ()  # counts of bytes that grew by too little to be one
+    small_growths: Sequence[Change] = ()  # counts of bytes or instructions that grew by too little to be one
     improvements: Sequence[Change] = ()
     reductions: Sequence[Change] = ()  # exact counts that fell
     unconfirmed: Sequence[Case] = ()  # looked changed, and did not when measured again
