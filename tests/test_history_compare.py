@@ -1,6 +1,10 @@
 """What a comparison concludes from figures, and how it says so."""
 
 import math
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +13,7 @@ from history.commits import Commit
 from history.compare import NotMeasuredError, command, report
 from history.compare.reasons import why
 from history.compare.verdict import NOT_MEASURED, TRIES, Measured, judge, not_measured, weigh
+from history.paths import ROOT
 from history.records import Case
 from history.status import Status
 from history.templating import code
@@ -368,6 +373,19 @@ def test_a_process_that_failed_says_how(code, output, reason):
 def in_tmp(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "REPORT", tmp_path / "report.md")
     return tmp_path
+
+
+def test_every_module_of_the_suite_can_be_imported_from_the_copy_that_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "SCRATCH", tmp_path)
+    copy = command._copy_of_suite(SimpleNamespace(benchmark_dir=str(ROOT / "benchmarks")))
+    modules = [f"benchmarks.{path.stem}" for path in sorted(copy.glob("*.py")) if not path.stem.startswith("_")]
+    assert "benchmarks.bench_host" in modules
+    program = f"import importlib, sys; [importlib.import_module(name) for name in {modules}]; print(sys.path[0])"
+    environment = {**os.environ, "PYTHONPATH": f"{copy.parent}:{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_unknown_revision_is_not_measured(in_tmp, capsys):

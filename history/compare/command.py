@@ -192,6 +192,12 @@ def _copy_of_suite(conf: Config) -> Path:
     copy = SCRATCH / "compare" / "suite" / folder.name
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    # Some of it measures what the documents have.
+    documents = copy.parent / "docs"
+    shutil.rmtree(documents, ignore_errors=True)
+    documents.mkdir()
+    for path in folder.parent.glob("docs/*.md"):
+        shutil.copy(path, documents)
     return copy
 
 
