@@ -422,9 +422,11 @@ class PagedAllocator:
     def _books(self):
         """Return a copy of the pages' state and the ids of those that the open group holds, which belong together."""
         while True:
-            changes: object = self.pages.changes
+            # Held, as a finaliser that restores the pool puts others in their place.
+            pages = self.pages
+            changes: object = pages.changes
             group = self.group
-            state = self.pages.state()
+            state = pages.state()
             held: list = [] if group is None else [None] * len(group)
             for i in range(len(held)):
                 held[i] = group[i][1]
