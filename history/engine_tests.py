@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.engine_adapters import DIFFERENCES, OUTCOMES, REPLACE, Difference
 from history import UsageError, asv_calls
+from history.engine_adapters import DIFFERENCES, OUTCOMES, REPLACE, Difference
 from history.paths import ROOT, SCRATCH
 
 HOME = SCRATCH / "engines"
@@ -293,7 +293,7 @@ def run_suite(suite: Suite, adapters: bool, tests: Iterable[str] = ()) -> Outcom
     how = ["-q", "--tb=short", "--continue-on-collection-errors", "-p", "no:cacheprovider", "-o", "log_cli=false"]
     left_out = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in suite.left_out]
     which = list(tests) or [*suite.tests, *left_out]
-    command = [str(python()), "-m", "pytest", *how, "-p", "benchmarks.engine_adapters", *which]
+    command = [str(python()), "-m", "pytest", *how, "-p", "history.engine_adapters", *which]
     log = HOME / f"{suite.engine}-{'kvpool' if adapters else 'own'}.log"
     print(
         f"{suite.engine}: its own tests{' over kvpool' * adapters} (output in {os.path.relpath(log, ROOT)})", flush=True

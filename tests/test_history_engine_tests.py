@@ -10,9 +10,9 @@ import types
 
 import pytest
 
-from benchmarks import adopting, engine_adapters
-from benchmarks.engine_adapters import Difference, Replacement
-from history import UsageError, engine_tests
+from benchmarks import adopting
+from history import UsageError, engine_adapters, engine_tests
+from history.engine_adapters import Difference, Replacement
 from history.engine_tests import Outcomes, Suite
 from history.paths import ROOT
 
@@ -280,7 +280,7 @@ class TestPlugin:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), engine_adapters.OUTCOMES: str(written)}
         command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
         subprocess.run(
-            [*command, "-p", "no:cacheprovider", "-p", "benchmarks.engine_adapters"],
+            [*command, "-p", "no:cacheprovider", "-p", "history.engine_adapters"],
             cwd=folder, env=environment, check=False, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         return json.loads(written.read_text())

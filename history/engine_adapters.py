@@ -1,6 +1,6 @@
 """A pytest plugin: notes what an engine's tests find, and puts docs/adopting.md's examples in place of its classes.
 
-For ``python -m pytest -p benchmarks.engine_adapters`` in an environment that has the engine, steered by variables of
+For ``python -m pytest -p history.engine_adapters`` in an environment that has the engine, steered by variables of
 the environment; `history.engine_tests` sets them and compares two runs.
 """
 
