@@ -1,7 +1,8 @@
 # Each target brings what it needs: the tools in .venv, asv's environment and everything measured under .asv.
 #
 #   make bench [RANGE=v1..v2] [BENCH=regex]   measure the last changes (or RANGE) and publish them beside the history
-#   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE? With EXACT=1, by instructions alone
+#   make compare [BASE=main] [HEAD=HEAD]      has HEAD made anything slower than BASE? With EXACT=1, by instructions alone;
+#                                             with ALL=1, of everything and not only of what those say can have changed
 #   make test                                 lint, types, coverage and tests
 #   make sanitize                             the package's tests under the sanitizers of gcc
 #   make oldest-numpy                         the package's tests on an installed wheel beside numpy 2.0
@@ -24,6 +25,7 @@ BENCH ?=
 BASE ?= main
 HEAD ?= HEAD
 EXACT ?=
+ALL ?=
 TRACES ?=
 ENGINE ?=
 
@@ -65,7 +67,7 @@ bench: $(READY)
 	$(RUN) -m history bench $(if $(BENCH),--bench '$(BENCH)') $(if $(RANGE),'$(RANGE)')
 
 compare: $(READY)
-	$(RUN) -m history compare $(if $(EXACT),--exact) $(if $(BENCH),--bench '$(BENCH)') '$(BASE)' '$(HEAD)'
+	$(RUN) -m history compare $(if $(EXACT),--exact) $(if $(ALL),--all) $(if $(BENCH),--bench '$(BENCH)') '$(BASE)' '$(HEAD)'
 
 # pytest is last, so that its summary closes the output.
 test: lint coverage

@@ -12,7 +12,8 @@ from history import lock, variables
 from history.paths import ROOT
 from history.status import Status
 
-COMPARE = """Measure two commits in alternation and report what changed. Exit status 0: measured, and no regression;
+COMPARE = """Count the instructions of two commits' calls, time in alternation what can have changed by that, and a
+sample, and report what did. Exit status 0: measured, and no regression;
 1: measured, and a confirmed regression; 2: not measured, with the reason."""
 
 ENGINE_TESTS = """Run the engines' own tests twice, as they are and with kvpool in place of their classes. Exit
@@ -76,6 +77,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         arguments.factor,
         arguments.dropped,
         arguments.from_tip,
+        arguments.all,
     )
     return (command.run_exact if arguments.exact else command.run)(question, arguments.output)
 
@@ -147,8 +149,12 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--dropped", action="append", type=_pattern, metavar="REGEX", help="cases that HEAD drops, and is meant to"
     )
-    compare.add_argument(
+    extent = compare.add_mutually_exclusive_group()
+    extent.add_argument(
         "--exact", action="store_true", help="count the instructions of single calls and take no times: two minutes"
+    )
+    extent.add_argument(
+        "--all", action="store_true", help="time everything, not what the counts say can have changed and a sample"
     )
     compare.add_argument("--output", type=_path, metavar="FILE", help="write the report here too")
     compare.set_defaults(run=_compare)

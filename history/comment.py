@@ -20,7 +20,7 @@ LONGEST = 60_000  # characters; GitHub takes 65,536
 # Text that stands for itself: no markup, and nothing that GitHub makes a link, a mention or an image of.
 _TEXT = r"(?:(?!www\.)(?:[A-Za-z0-9 .,;=?^{}()'\"+/%-]|[^\x00-\x7f]|:(?!//)|(?<=[A-Za-z0-9])_(?=[A-Za-z0-9])))+"
 _FIRST = {
-    1: re.compile(r"# C → C"),
+    1: re.compile(r"# C → C(, by instructions)?"),
     3: re.compile(rf"\*\*(No regression|\d+ confirmed regressions?|Not measured): {_TEXT}\*\*"),
 }
 _LINE = re.compile(rf"|(## |- |  )?{_TEXT}|\|( ({_TEXT} )?\|)+|\|( -{{3}}:? \|)+")

@@ -297,7 +297,7 @@ COMMITS = (Commit("a" * 40, 0, "before"), Commit("b" * 40, 0, "after"))
 
 
 def written(verdict, **changes):
-    context = report.Context(("main", "HEAD"), COMMITS, [], BENCHMARKS, MACHINE, 1.1, 2.5)
+    context = report.Context(("main", "HEAD"), COMMITS, [], BENCHMARKS, None, MACHINE, 1.1, 2.5)
     text = report.write(verdict, context._replace(**changes))
     comment.check(text)
     return text

@@ -1,10 +1,15 @@
 """A comparison by instructions: what is a regression, what is open, and what the report says of it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from history.compare import exact, report
+from history import comment
+from history.compare import choice, exact, report
+from history.compare.suites import Suite
+from history.compare.verdict import Change, Verdict, not_measured
+from history.records import Case
 from history.status import Status
 
 
@@ -84,7 +89,8 @@ def test_the_report_shows_calls_functions_and_that_times_are_open() -> None:
     base = counts(alloc=1_000, free=500, old=3, row=9)
     head = counts(alloc=1_030, free=400, row={"failed": "a | b"})
     text = report.write_exact(exact.judge(base, head), ("main", "mine"), None, ["A note."], 1.5)
-    assert "**1 call of 2 took more instructions, by more than 1 %.**" in text
+    comment.check(text)
+    assert "**1 confirmed regression: 1 of 2 calls took more instructions, by more than 1 %.**" in text
     assert "Times are open" in text
     assert "| `alloc` | 1000 | 1030 | 1.030 | `alloc_loop` 1000 → 1030 |" in text
     assert "| `free` | 500 | 400 | 0.800 | `free_loop` 500 → 400 |" in text
@@ -95,4 +101,88 @@ def test_the_report_shows_calls_functions_and_that_times_are_open() -> None:
 
 def test_the_report_of_what_was_not_counted_says_why() -> None:
     text = report.write_exact(exact.not_counted("there is no valgrind"), ("main", "mine"), None, [], 0)
-    assert "**Not counted: there is no valgrind**" in text
+    comment.check(text)
+    assert "**Not measured: there is no valgrind.**" in text
+
+
+class TestJoined:
+    """What counts and times say together."""
+
+    EQUAL = exact.judge(counts(alloc=1_000), counts(alloc=1_000))
+    GROWN = exact.judge(counts(alloc=1_000), counts(alloc=2_000))
+    PASSED = Verdict(Status.PASSED, "No regression: 2 cases of 1 benchmark measured on both sides.")
+    OPEN = not_measured("the machine was disturbed")
+
+    def test_both_have_to_pass(self) -> None:
+        found = exact.joined(self.EQUAL, self.PASSED)
+        assert found.status is Status.PASSED
+        assert found.sentence == f"{self.PASSED.sentence} Of 1 call, none took more instructions."
+
+    def test_a_count_that_grew_stands_whatever_the_times_say(self) -> None:
+        said = "1 confirmed regression: 1 of 1 call took more instructions, by more than 1 %."
+        found = exact.joined(self.GROWN, self.PASSED)
+        assert (found.status, found.sentence) == (
+            Status.REGRESSED,
+            f"{said} 2 cases of 1 benchmark measured on both sides.",
+        )
+        found = exact.joined(self.GROWN, self.OPEN)
+        assert (found.status, found.sentence) == (
+            Status.REGRESSED,
+            f"{said} The times are open: the machine was disturbed.",
+        )
+
+    def test_a_time_that_grew_stands_beside_counts_that_did_not(self) -> None:
+        slower = Verdict(
+            Status.REGRESSED,
+            "1 confirmed regression: 2 cases.",
+            regressions=[Change(Case("bench_a.A.time_a", ()), 1.0, 2.0)],
+        )
+        found = exact.joined(self.EQUAL, slower)
+        assert (found.status, found.regressions) == (Status.REGRESSED, slower.regressions)
+        assert found.sentence == f"{slower.sentence} Of 1 call, none took more instructions."
+        both = exact.joined(self.GROWN, slower)
+        assert both.sentence.startswith("2 confirmed regressions: 1 of 1 call took more instructions")
+
+    def test_what_could_not_be_counted_leaves_the_question_open(self) -> None:
+        lost = exact.judge(counts(alloc=5, old=7), counts(alloc=5))
+        found = exact.joined(lost, self.PASSED)
+        assert (found.status, found.sentence) == (Status.FAILED, lost.sentence)
+        assert exact.joined(self.EQUAL, self.OPEN) == self.OPEN
+
+
+TABLE = """
+TIMES = {"Pool.alloc": (r"^bench_a\\.",), "Pool.free": (r"time_free",)}
+SAMPLE = (r"^bench_b\\.B\\.time_b\\(1\\)$",)
+"""
+TYPES = {
+    "bench_a.A.time_alloc": "time",
+    "bench_a.A.time_free": "time",
+    "bench_b.B.time_b": "time",
+    "bench_c.C.track_bytes": "track",
+    "bench_instructions.Instructions.track_instructions": "track",
+}
+
+
+class TestChoice:
+    """What is timed once the calls are counted."""
+
+    def chosen(self, folder: Path, base: dict[str, Any], head: dict[str, Any]) -> tuple[list[str], str]:
+        """Return the chosen cases, as asv names them, and the sentence about them."""
+        (folder / "timed.py").write_text(TABLE)
+        suite = Suite(
+            str(folder), [{"name": name, "type": kind, "params": [["1", "2"]]} for name, kind in TYPES.items()]
+        )
+        cases, said = choice.choose(suite, exact.judge(base, head))
+        return [str(case) for case in cases], said
+
+    def test_without_a_moved_count_it_is_the_sample_and_all_that_is_exact(self, tmp_path: Path) -> None:
+        held = counts(**{"Pool.alloc 8": 100_000, "Pool.free 8": 100})
+        cases, said = self.chosen(tmp_path, held, counts(**{"Pool.alloc 8": 100_050, "Pool.free 8": 100}))
+        assert cases == ["bench_b.B.time_b(1)", "bench_c.C.track_bytes(1)", "bench_c.C.track_bytes(2)"]
+        assert said == "Timed was a sample, as no count has moved; --all times everything."
+
+    @pytest.mark.parametrize("head", [99_000, 200_000, {"failed": "it died"}, {"missing": "it is gone"}])
+    def test_what_times_a_method_whose_count_has_moved_is_timed(self, tmp_path: Path, head: Any) -> None:
+        cases, said = self.chosen(tmp_path, counts(**{"Pool.free 8": 100_000}), counts(**{"Pool.free 8": head}))
+        assert cases[:3] == ["bench_a.A.time_free(1)", "bench_a.A.time_free(2)", "bench_b.B.time_b(1)"]
+        assert said.startswith("Timed was what times the 1 method of which a count has moved, and a sample")

@@ -256,6 +256,75 @@ def test_a_link_to_nothing_in_the_suite_is_said(folder):
     assert "Not measured: benchmarks/bench_other.py is a link to what is not there: nowhere.py." in report(folder)
 
 
+# What is written here stands for the processes under valgrind, which have tests of their own.
+COUNTING = """
+import json
+import sys
+
+import kvpool
+
+reason = {reason!r}
+calls = {{"work": {{"instructions": 1_000 * kvpool.SIZE, "functions": {{"kvpool.work": 1_000 * kvpool.SIZE}}}}}}
+found = {{"reason": reason}} if reason else {{"made_with": "a pencil", "cases": calls}}
+with open(sys.argv[1], "w") as file:
+    json.dump(found, file)
+"""
+TIMED = 'TIMES = {"work": ("time_work",)}\nSAMPLE = ("time_work.*once",)\n'
+
+
+class TestCountedFirst:
+    """Of the whole suite, instructions are counted before anything is timed."""
+
+    @pytest.fixture(autouse=True)
+    def counting(self, repository, folder):
+        self.suite = folder / "benchmarks"
+        self.count("")
+
+    def count(self, reason):
+        (self.suite / "counting.py").write_text(COUNTING.format(reason=reason))
+        (self.suite / "timed.py").write_text(TIMED)
+
+    def test_without_a_change_a_sample_is_timed_and_all_else_on_request(self, folder):
+        assert ask("base", "base") is PASSED
+        text = report(folder)
+        assert "No regression: 3 cases of 2 benchmarks measured on both sides." in text
+        assert "Of 1 call, none took more instructions." in text
+        assert "Timed was a sample, as no count has moved; --all times everything." in text
+        assert "1 call counted on both sides before, with a pencil" in text
+        assert ask("base", "base", everything=True) is PASSED
+        assert "No regression: 4 cases of 2 benchmarks" in report(folder)
+
+    def test_what_has_moved_is_timed_and_a_count_that_grew_is_a_regression(self, repository, folder):
+        repository("head", "kvpool/__init__.py", PACKAGE.format(20_000, 9))
+        assert ask() is REGRESSED
+        text = report(folder)
+        assert "1 of 1 call took more instructions, by more than 1 %. 4 cases of 2 benchmarks measured" in text
+        assert "| `work` | 8000 | 9000 | 1.125 | `kvpool.work` 8000 → 9000 |" in text
+        assert "Timed was what times the 1 method of which a count has moved" in text
+
+    def test_it_stands_where_the_machine_is_disturbed(self, repository, monkeypatch, folder):
+        repository("head", "kvpool/__init__.py", PACKAGE.format(20_000, 9))
+        turns = iter(range(1_000_000))
+        monkeypatch.setattr(canary, "seconds", lambda python: 2.0 ** next(turns))
+        monkeypatch.setattr(command, "TRIES", 0)
+        assert ask(most_rounds=1) is REGRESSED
+        assert "The times are open: " in report(folder)
+
+    def test_what_cannot_be_counted_is_timed_in_full(self, folder):
+        self.count("there is no valgrind")
+        assert ask("base", "base") is PASSED
+        text = report(folder)
+        assert "No regression: 4 cases of 2 benchmarks" in text
+        assert "Everything was timed, as nothing can be counted: BASE (" in text
+        assert "was not counted: there is no valgrind." in text
+
+    def test_a_pattern_is_taken_at_its_word(self, folder):
+        assert ask("base", "base", patterns=["twice"]) is PASSED
+        text = report(folder)
+        assert "No regression: 2 cases of 2 benchmarks" in text
+        assert "counted on both sides" not in text
+
+
 class TestDropped:
     """HEAD's own suite beside BASE's."""
 

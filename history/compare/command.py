@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from asv.config import Config
 
 from history import UsageError, asv_calls, commits, machine
-from history.compare import NotMeasuredError, exact, report, rounds, sides, suites
+from history.compare import NotMeasuredError, choice, exact, report, rounds, sides, suites
 from history.compare.verdict import FACTOR, TRIES, Measured, Verdict, count, judge, not_measured, weigh
 from history.paths import SCRATCH
 from history.records import Case, is_control
@@ -30,6 +30,7 @@ class Question(NamedTuple):
     factor: float = FACTOR
     dropped: Sequence[str] | None = None  # cases that HEAD is meant to drop
     from_tip: bool = False  # compare with BASE itself, not with where HEAD branched off from it
+    everything: bool = False  # time everything, not only what the counts say can have changed
 
 
 class Comparison:
@@ -40,6 +41,7 @@ class Comparison:
         self.commits: tuple[commits.Commit, commits.Commit] | None = None
         self.notes: list[str] = []
         self.benchmarks: dict[str, dict[str, Any]] = {}
+        self.counts: exact.Exact | None = None
 
     def run(self, conf: Config) -> Verdict:
         """Measure both revisions, and again what looks changed; return the verdict."""
@@ -53,45 +55,69 @@ class Comparison:
 
     def _run(self, conf: Config) -> Verdict:
         question = self.question
+        folder, shared, both = self._prepare(conf)
+        measurable = sides.Sides(both, shared, sides.without_kvpool(shared))
+        suite = suites.discover(folder, both[1])
+        self.benchmarks = suite.benchmarks
+        dropped = suites.dropped(*both, suite, folder.name, question.patterns)
+        self.counts = self._count_first(both, folder)
+        chosen = self._choose(suite)
+        if not chosen and not dropped:
+            raise NotMeasuredError(f"no benchmark matches {' or '.join(question.patterns or ['anything'])}")
+        base, head = both
+        verdict = judge(
+            self._measure(measurable, suite, chosen) or [Measured(suite.benchmarks)],
+            question.factor,
+            same_commit=base.commit == head.commit,
+            dropped=dropped,
+            acknowledged=lambda case: bool(question.dropped) and suites.matches(case, question.dropped),
+        )
+        return exact.joined(self.counts, verdict) if self.counts else verdict
+
+    def count(self, conf: Config) -> exact.Exact:
+        """Count the instructions of both revisions; return what they say."""
+        try:
+            folder, _, both = self._prepare(conf)
+            return self._count(both, folder)
+        except (NotMeasuredError, UsageError) as error:
+            return exact.not_counted(str(error))
+
+    def _prepare(self, conf: Config) -> tuple[Path, Any, tuple[sides.Side, sides.Side]]:
+        """Return the suite to measure with, the environment that both sides share, and both sides."""
         self.commits = self._find_commits()
         base, head = self.commits
         folder = _copy_of_suite(conf)
         shared = sides.shared_environment(conf)
         _say(f"building {base.hash[:8]} and {head.hash[:8]}")
-        both = (sides.prepare(shared, "BASE", base), sides.prepare(shared, "HEAD", head))
-        measurable = sides.Sides(both, shared, sides.without_kvpool(shared))
-        suite = suites.discover(folder, both[1])
-        self.benchmarks = suite.benchmarks
-        chosen = suite.select(question.patterns)
-        dropped = suites.dropped(*both, suite, folder.name, question.patterns)
-        if not chosen and not dropped:
-            raise NotMeasuredError(f"no benchmark matches {' or '.join(question.patterns or ['anything'])}")
-        return judge(
-            self._measure(measurable, suite, chosen) or [Measured(suite.benchmarks)],
-            question.factor,
-            same_commit=base.hash == head.hash,
-            dropped=dropped,
-            acknowledged=lambda case: bool(question.dropped) and suites.matches(case, question.dropped),
-        )
+        return folder, shared, (sides.prepare(shared, "BASE", base), sides.prepare(shared, "HEAD", head))
 
-    def count(self, conf: Config) -> exact.Exact:
-        """Count the instructions of both revisions; return what they say."""
+    def _count(self, both: tuple[sides.Side, sides.Side], folder: Path) -> exact.Exact:
         question = self.question
-        try:
-            self.commits = self._find_commits()
-            folder = _copy_of_suite(conf)
-            shared = sides.shared_environment(conf)
-            _say("building both sides")
-            base, head = (sides.prepare(shared, *each) for each in zip(("BASE", "HEAD"), self.commits, strict=True))
-            _say("counting")
-            found = exact.count_both((base, head), folder)
-        except (NotMeasuredError, UsageError) as error:
-            return exact.not_counted(str(error))
+        _say("counting instructions")
         return exact.judge(
-            *found,
+            *exact.count_both(both, folder),
             chosen=lambda case: matches(case, question.patterns),
             acknowledged=lambda case: bool(question.dropped) and matches(case, question.dropped),
         )
+
+    def _count_first(self, both: tuple[sides.Side, sides.Side], folder: Path) -> exact.Exact | None:
+        """Return what the counts say, where the question is of the whole suite; None if there are none."""
+        if self.question.patterns is not None or not (folder / choice.TABLE).is_file():
+            return None
+        try:
+            return self._count(both, folder)
+        except exact.CannotCountError as error:
+            self.notes.append(f"Everything was timed, as nothing can be counted: {error}.")
+            return None
+
+    def _choose(self, suite: suites.Suite) -> Sequence[Case]:
+        if self.counts is None:
+            return suite.select(self.question.patterns)
+        if self.question.everything:
+            return choice.everything(suite)
+        chosen, what = choice.choose(suite, self.counts)
+        self.notes.append(what)
+        return chosen
 
     def _find_commits(self) -> tuple[commits.Commit, commits.Commit]:
         """Return both commits; BASE is where HEAD branched off: HEAD is not blamed for what BASE has gained since."""
@@ -176,6 +202,7 @@ def run(question: Question, output: Path | None = None) -> Status:
         comparison.commits,
         comparison.notes,
         comparison.benchmarks,
+        comparison.counts,
         machine.describe(),
         question.factor,
         (time.monotonic() - began) / 60,

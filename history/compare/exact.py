@@ -17,15 +17,21 @@ from asv import util
 from history.compare import NotMeasuredError
 from history.compare.reasons import why
 from history.compare.sides import Side
-from history.compare.verdict import count
+from history.compare.verdict import Verdict, count
 from history.status import Status
 
 # More than this times as many instructions is a regression; what grew by less is listed.
 FACTOR = 1.01
+# By more than this, either way, a count has moved: what times the call is then worth the time.
+MOVED = 1.001
 # Seconds that one side may take.
 PATIENCE = 3_000
 # Functions that a change is explained by.
 SHOWN = 5
+
+
+class CannotCountError(NotMeasuredError):
+    """No count is to be had of a side, which says nothing about it."""
 
 
 class Change(NamedTuple):
@@ -57,10 +63,17 @@ class Exact(NamedTuple):
     acknowledged: Sequence[str] = ()  # lost, as the command line says that they are to be
     added: Sequence[str] = ()
 
+    @property
+    def moved(self) -> list[str]:
+        """The calls that differ between the sides by more than next to nothing, or that one of them cannot make."""
+        changes = [*self.grown, *self.little, *self.fallen]
+        counted = [each.case for each in changes if max(each.base, each.head) > MOVED * min(each.base, each.head)]
+        return [*counted, *(call for _, call, _ in self.failures), *self.lost, *self.acknowledged, *self.added]
+
 
 def not_counted(reason: str) -> Exact:
     """Return what is known where nothing was counted."""
-    return Exact(Status.FAILED, f"Not counted: {reason}")
+    return Exact(Status.FAILED, f"Not measured: {reason.rstrip('.')}.")
 
 
 def count_both(both: tuple[Side, Side], suite: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -88,9 +101,9 @@ def _count(side: Side, suite: Path) -> dict[str, Any]:
             raise NotMeasuredError(f"{side} was not counted: {reason}") from error
         except (OSError, ValueError) as error:
             raise NotMeasuredError(f"{side} was not counted: {error}") from error
-    for key in ("reason", "failed"):
+    for key, error in (("reason", CannotCountError), ("failed", NotMeasuredError)):
         if key in found:
-            raise NotMeasuredError(f"{side} was not counted: {found[key]}")
+            raise error(f"{side} was not counted: {found[key]}")
     return found
 
 
@@ -136,19 +149,39 @@ def judge(
     )
 
 
+def joined(counts: Exact, times: Verdict) -> Verdict:
+    """Return the verdict of both, in which a count that grew stands whatever the times say."""
+    status, said = times.status, times.sentence
+    if counts.status is Status.REGRESSED:
+        found = count([*counts.grown, *times.regressions, *times.growths], "confirmed regression")
+        open_times = "The times are open: " if times.status is Status.FAILED else ""
+        status, said = Status.REGRESSED, f"{found}: {_after(counts.sentence)} {open_times}{_after(said)}"
+    elif counts.status is Status.FAILED:
+        status, said = Status.FAILED, counts.sentence
+    elif times.status is not Status.FAILED:
+        said = f"{said} Of {count(range(counts.compared), 'call')}, none took more instructions."
+    return times._replace(status=status, sentence=said)
+
+
+def _after(sentence: str) -> str:
+    """Return what a sentence says after its verdict."""
+    return sentence.split(": ", 1)[1]
+
+
 def _decided(
     grown: Sequence[Change], failures: Sequence[object], lost: Sequence[str], compared: int
 ) -> tuple[Status, str]:
     percent = f"{(FACTOR - 1) * 100:.0f} %"
+    more = f"of {count(range(compared), 'call')} took more instructions, by more than {percent}"
     if grown:
-        return Status.REGRESSED, f"{count(grown, 'call')} of {compared} took more instructions, by more than {percent}."
+        return Status.REGRESSED, f"{count(grown, 'confirmed regression')}: {len(grown)} {more}."
     if failures:
-        return Status.FAILED, f"Open: {count(failures, 'call')} failed."
+        return Status.FAILED, f"Not measured: {count(failures, 'call')} failed."
     if lost:
-        return Status.FAILED, f"Open: HEAD no longer has {count(lost, 'call')} that BASE has."
+        return Status.FAILED, f"Not measured: HEAD no longer has {count(lost, 'call')} that BASE has."
     if not compared:
-        return Status.FAILED, "Open: no call was counted on both sides."
-    return Status.PASSED, f"None of {compared} calls took more instructions, by more than {percent}."
+        return Status.FAILED, "Not measured: no call was counted on both sides."
+    return Status.PASSED, f"No regression: none {more}."
 
 
 def _change(name: str, base: Mapping[str, Any], head: Mapping[str, Any]) -> Change:

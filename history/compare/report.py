@@ -20,6 +20,7 @@ class Context(NamedTuple):
     commits: tuple[Commit, Commit] | None  # None where one could not be found
     notes: Sequence[str]
     benchmarks: Mapping[str, Mapping[str, Any]]
+    counts: Exact | None  # None where no instructions were counted beforehand
     machine: Mapping[str, str]
     factor: float
     minutes: float
@@ -47,6 +48,7 @@ def write(verdict: Verdict, context: Context) -> str:
             ("In BASE's suite, not in HEAD's", verdict.dropped),
             ("Dropped on purpose", verdict.acknowledged),
         ],
+        counted=_counted(context.counts) if context.counts else None,
         count=count,
         isnan=math.isnan,
         **context._asdict(),
@@ -63,14 +65,25 @@ def write_exact(
     """Return the report of a comparison by instructions."""
     return render_template(
         "exact.md",
-        exact=found,
-        sections=[("More instructions", found.grown), ("A little more", found.little), ("Fewer", found.fallen)],
-        lists=[("Counted on BASE, gone from HEAD", found.lost), ("Gone on purpose", found.acknowledged)],
+        counted=_counted(found),
         revisions=revisions,
         commits=commits,
         notes=notes,
         minutes=minutes,
     )
+
+
+def _counted(found: Exact) -> dict[str, Any]:
+    """Return what a report shows of counts."""
+    return {
+        "exact": found,
+        "sections": [
+            ("More instructions", found.grown),
+            ("A little more instructions", found.little),
+            ("Fewer instructions", found.fallen),
+        ],
+        "lists": [("Counted on BASE, gone from HEAD", found.lost), ("Gone on purpose", found.acknowledged)],
+    }
 
 
 def _reasons(name: str, failures: Sequence[Failure]) -> tuple[str, set[Case], list[tuple[str, str, list[Case]]]]:
