@@ -186,6 +186,25 @@ WORK_IN_ALLOC = """        turn: cython.longlong
             return None
 """
 
+IN_USE = """        number: cython.longlong = self._in_use(row if type(row) is int else as_int(row, "row"))
+        rows: TokenRows = self.rows
+        start"""
+
+# A few instructions more in one method of one class, a share of it that no time shows.
+A_LITTLE_WORK = """        turn: cython.longlong
+        worked: cython.ulonglong = number
+        for turn in range(18):
+            worked = worked * 6364136223846793005 + turn
+        if worked == 7:
+            return None
+"""
+
+WITHOUT_COUNT_RUNS = """
+
+del count_runs
+__all__ = [name for name in __all__ if name != "count_runs"]
+"""
+
 # Whatever is called in a process that imports this costs a call more.
 PROFILED = """
 
@@ -298,6 +317,12 @@ def _wordless(clone: Clone) -> None:
     clone.commit("head", "")
 
 
+def _a_little_more(clone: Clone) -> None:
+    first, rest = IN_USE.split("\n", 1)
+    clone.replace("kvpool/token_table.py", IN_USE, f"{first}\n{A_LITTLE_WORK}{rest}")
+    clone.commit("head")
+
+
 def _loop(clone: Clone) -> None:
     clone.replace("kvpool/host.py", ALLOCATE, ALLOCATE + WORK_IN_ALLOC)
     clone.commit("base")
@@ -316,6 +341,13 @@ def _loop_in_history(clone: Clone, _: Fault) -> str | None:
     if len(found) != 2 or max(found) < 2 * min(found):
         return f"asv measured {found} for loops of 10,000 and 99,000 turns"
     return None
+
+
+def _is_little(clone: Clone, _: Fault) -> str | None:
+    """Tell whether what was planted is as little as it is meant to be."""
+    report = (clone.folder / SCRATCH.name / "compare" / "report.md").read_text()
+    (ratio,) = re.findall(r"^\| `TokenTable\.row` .* \| (\d\.\d+) \| ", report, re.MULTILINE)
+    return None if 1.02 < float(ratio) < 1.05 else f"row takes {ratio} times the instructions: change its turns"
 
 
 def _failing_suite(clone: Clone) -> None:
@@ -491,6 +523,45 @@ FAULTS = [
         [BOOKS],
         PASSED,
         ["No regression", "## Exact counts that grew by too little to matter\n\n`bench_memory.Books."],
+    ),
+    Fault(
+        "nothing but the README changed, by instructions",
+        _nothing,
+        [],
+        PASSED,
+        ["No regression: none of ", "Times are open"],
+        options=["--exact"],
+        noisy=[PASSED],
+    ),
+    Fault(
+        "3 % more instructions in one method",
+        _a_little_more,
+        [],
+        REGRESSED,
+        [
+            "1 confirmed regression: 1 of ",
+            "## More instructions",
+            "| `TokenTable.row` |",
+            "`kvpool.token_table.TokenTable.row` ",
+        ],
+        options=["--exact"],
+        noisy=[REGRESSED],
+        also=_is_little,
+    ),
+    Fault(
+        "3 % more instructions in one method, and times",
+        _a_little_more,
+        [],
+        REGRESSED,
+        ["1 confirmed regression: 1 of ", "Timed was what times the 1 method of which a count has moved"],
+    ),
+    Fault(
+        "a function that HEAD no longer has",
+        _at_head("kvpool/__init__.py", WITHOUT_COUNT_RUNS),
+        [],
+        NOT_MEASURED,
+        ["Not measured: HEAD no longer has 2 calls that BASE has", "## Counted on BASE, gone from HEAD"],
+        options=["--exact"],
     ),
     Fault(
         "a compiled loop whose constant changed",
