@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks import pools, workloads
 from benchmarks.bench_host import CHURN_STEPS, NUM_PAGES, PAGE_SIZE, SEED
 from benchmarks.bench_lanes import CP_SIZE, LANE_PAGES
-from benchmarks.common import AtenCounter, Benchmark, book_bytes, retained_bytes
+from benchmarks.common import AtenCounter, Benchmark, book_bytes, floor, retained_bytes
 
 METHODS = list(pools.HOST_METHODS)
 BIG_POOL = 4_194_304
@@ -39,25 +39,77 @@ class HostRuns(Benchmark):
     track_scattered_share.unit = "share"
 
 
-class HostRetention(Benchmark):
+class Retention(Benchmark):
     """What results that are kept keep alive."""
 
-    version = "1"
-    params = (METHODS,)
-    param_names = ("method",)
     unit = "bytes"
+    kept = 1_000
+
+    def retained(self, allocate, request):
+        """Return the bytes that as many live results keep alive."""
+        found = retained_bytes(lambda: [allocate(request) for _ in range(self.kept)])
+        if allocate(request) is None:
+            raise NotImplementedError("the request does not fit")
+        return found
+
+
+class HostRetention(Retention):
+    """What results of the host tier that are kept keep alive."""
+
+    version = "2"
+    params = ([*METHODS, "floor"],)
+    param_names = ("method",)
 
     def setup(self, method):
+        if method == "floor":
+            self.allocate = floor
+            return
         pool = pools.host_pool(NUM_PAGES, PAGE_SIZE)
         churn(pool, method, PAGE_SIZE)
-        allocate = pools.host_method(pool, method)
-        self.results = [allocate(PAGE_SIZE) for _ in range(1_000)]
-        if any(slots is None for slots in self.results):
-            raise NotImplementedError("the request does not fit")
+        self.allocate = pools.host_method(pool, method)
 
     def track_retained_bytes(self, method):
-        """Bytes that 1,000 live one-page results keep alive after churn: 512,000 (64 slots of 8 bytes) is best."""
-        return retained_bytes(self.results)
+        """Bytes that 1,000 live one-page results keep alive after churn.
+
+        Of each, 512 are its 64 slots, 80 Python's tensor, and the rest is what owns the memory: 112 of numpy's in the
+        cheapest result, `floor`.
+        """
+        return self.retained(self.allocate, PAGE_SIZE)
+
+
+class LaneRetention(Retention):
+    """What results of the device tier that are kept keep alive."""
+
+    version = "1"
+    params = (list(pools.SELECTIONS),)
+    param_names = ("selection",)
+
+    def setup(self, selection):
+        self.owners = workloads.round_robin(CP_SIZE, CP_SIZE)
+        pool = pools.lane_pool(LANE_PAGES, PAGE_SIZE, CP_SIZE, selection)
+        pools.arrange_lanes(pool, "random", self.owners, SEED)
+        self.allocate = pools.feature(pool, "alloc_pages_with_owners")
+
+    def track_retained_bytes(self, selection):
+        """Bytes that 1,000 live results of 8 pages, one of each rank, keep alive: 4,096 of each are slots."""
+        return self.retained(self.allocate, self.owners)
+
+
+class PagedRetention(Retention):
+    """What results of the device tier of one rank that are kept keep alive."""
+
+    version = "1"
+    params = (list(pools.PAGE_ORDERS),)
+    param_names = ("order",)
+
+    def setup(self, order):
+        pool = pools.paged_pool(NUM_PAGES, PAGE_SIZE, order)
+        pools.arrange_paged(pool, workloads.shuffled(NUM_PAGES, SEED))
+        self.allocate = pool.alloc
+
+    def track_retained_bytes(self, order):
+        """Bytes that 1,000 live one-page results keep alive, as `HostRetention` counts them."""
+        return self.retained(self.allocate, PAGE_SIZE)
 
 
 class Books(Benchmark):

@@ -13,7 +13,7 @@ import numpy as np
 import kvpool as installed_kvpool
 from benchmarks import bench_replay, peers, pools, replay, workloads
 from benchmarks.bench_host import CHURN_STEPS, CHURNED_CALLS, FRESH_CALLS, NUM_PAGES, PAGE_SIZE, SEED, churned
-from benchmarks.common import Benchmark, book_bytes, floor, retained_bytes
+from benchmarks.common import Benchmark, book_bytes, floor, shown_bytes
 
 ALLOCATORS = list(peers.POOLS)
 # kvpool's methods differ in how they allocate only.
@@ -221,7 +221,7 @@ class PeerRetention(Benchmark):
         Of slots 512,000 is best (64 of 8 bytes each). Of lists only the list is counted: what is in them is the pool's.
         """
         own = sum(sys.getsizeof(result) for result in self.results if isinstance(result, (list, tuple)))
-        return own + retained_bytes(self.results)
+        return own + shown_bytes(self.results)
 
 
 @beside_peers

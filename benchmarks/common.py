@@ -73,9 +73,44 @@ with AtenCounter():
     torch.empty(0)
 
 
-def retained_bytes(results: Iterable[object]) -> int:
-    """Return the bytes that tensors and ndarrays keep alive: each distinct storage or base, counted whole."""
+def shown_bytes(results: Iterable[object]) -> int:
+    """Return the bytes that tensors and ndarrays show: each distinct storage or base, counted whole.
+
+    What a storage is a part of does not show: `retained_bytes` sees it.
+    """
     return sum(_memory(results).values())
+
+
+def retained_bytes(make: Callable[[], list[Any]]) -> int:
+    """Return the bytes that become free when the results that `make` returns are dropped: what they kept alive.
+
+    That is numpy's memory, Python's, which kvpool's results are of, and Python's objects, by tracemalloc; and of
+    tensors, the storages that are torch's own. The list itself is not counted. Memory of C's malloc that none of them
+    manages is counted only as far as it shows. `make` is called twice, and has to return the like of the same.
+    """
+    owned, shown = _storage_bytes(make())
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        results = make()
+        # Twice, so that the number is as much in what it counts as it is below.
+        for _ in range(2):
+            before = tracemalloc.get_traced_memory()[0]
+        results[:] = [None] * len(results)
+        freed = before - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    return max(freed + owned, shown)
+
+
+def _storage_bytes(results: list[Any]) -> tuple[int, int]:
+    """Return the bytes of the storages that are torch's own, and of all storages, each counted once."""
+    tensors = [each for each in _reachable(results) if isinstance(each, torch.Tensor)]
+    # A storage that torch did not allocate cannot be resized.
+    own = [tensor for tensor in tensors if tensor.untyped_storage().resizable()]
+    return shown_bytes(own), shown_bytes(tensors)
 
 
 def book_bytes(build: Callable[[], object]) -> int:

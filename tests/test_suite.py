@@ -15,12 +15,13 @@ import torch
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 
 from benchmarks import common, pools
+from kvpool import HostAllocator, OwnerLaneAllocator
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = {benchmark.name: benchmark for benchmark in disc_benchmarks("benchmarks")}
 # What the allocators' modules measure on a machine without a CUDA device.
 ALLOCATOR_MODULES = ("bench_host", "bench_lanes", "bench_memory", "bench_import", "bench_canary")
-ALLOCATOR_COMBINATIONS = 165
+ALLOCATOR_COMBINATIONS = 185
 PAGE_MODULES = ("bench_pages",)
 PAGE_COMBINATIONS = 44
 PAGED_MODULES = ("bench_paged",)
@@ -187,11 +188,39 @@ class TestRehearsal:
 
 
 class TestCounts:
-    def test_retained_bytes_counts_each_storage_once_and_whole(self):
+    def test_shown_bytes_counts_each_storage_once_and_whole(self):
         whole = torch.zeros(1_000, dtype=torch.int64)
         array = np.zeros(50, dtype=np.int64)
-        assert common.retained_bytes([whole[:3], whole[5:6]]) == 8_000
-        assert common.retained_bytes([array[:2], array[3:], np.zeros(2, dtype=np.int64)]) == 400 + 16
+        assert common.shown_bytes([whole[:3], whole[5:6]]) == 8_000
+        assert common.shown_bytes([array[:2], array[3:], np.zeros(2, dtype=np.int64)]) == 400 + 16
+
+    @pytest.mark.parametrize(
+        ("result", "least"),
+        [
+            (lambda: torch.from_numpy(np.empty(64_000, np.int64)[:64]), 512_000),
+            (lambda: torch.empty(64_000, dtype=torch.int64)[:64], 512_000),
+            (lambda: np.empty(64_000, np.int64)[:64], 512_000),
+            (lambda: torch.frombuffer(bytearray(512_000), dtype=torch.int64)[:64], 512_000),
+            (lambda: bytes(512_000), 512_000),
+            (lambda: common.floor(64), 512),
+            (lambda: HostAllocator(1, 64).alloc(64), 512),
+            (lambda: OwnerLaneAllocator(1, 64, 1).alloc_pages_with_owners([0]), 512),
+        ],
+    )
+    def test_retained_bytes_counts_whatever_is_behind_a_result(self, result, least):
+        counts = [common.retained_bytes(lambda: [result() for _ in range(10)]) for _ in range(3)]
+        assert len(set(counts)) == 1
+        assert 10 * least <= counts[0] <= 10 * (least + 400)
+
+    def test_retained_bytes_counts_shared_memory_once_and_kept_memory_not_at_all(self):
+        whole = np.zeros(64_000, np.int64)
+        assert common.retained_bytes(lambda: [torch.from_numpy(whole[:64]) for _ in range(10)]) < 5_120
+
+        def halves():
+            shared = np.empty(64_000, np.int64)
+            return [torch.from_numpy(shared[:64]), torch.from_numpy(shared[64:128])]
+
+        assert 512_000 <= common.retained_bytes(halves) < 513_000
 
     def test_book_bytes_sees_python_numpy_and_torch(self):
         class Books:

@@ -161,7 +161,7 @@ PINNED = {
         {
             "bench_memory.HostRuns.track_runs_per_alloc": "1",
             "bench_memory.HostRuns.track_scattered_share": "1",
-            "bench_memory.HostRetention.track_retained_bytes": "1",
+            "bench_memory.HostRetention.track_retained_bytes": "2",
             "bench_memory.Books.track_book_bytes_per_page": "2",
         },
     ),
@@ -180,6 +180,7 @@ PINNED = {
             "bench_paged.PagedFree.time_free": "1",
             "bench_paged.PagedReads.time_calls": "1",
             "bench_paged.PagedBooks.track_book_bytes_per_page": "1",
+            "bench_memory.PagedRetention.track_retained_bytes": "1",
             "bench_paged.PagedCuda.time_step": "1",
         },
     ),
@@ -199,6 +200,7 @@ PINNED = {
             "bench_lanes.LaneFree.time_free": "1",
             "bench_lanes.LaneAllocCuda.time_alloc_pages": "1",
             "bench_memory.LaneAten.track_aten_ops": "1",
+            "bench_memory.LaneRetention.track_retained_bytes": "1",
         },
     ),
     "free sets": (
