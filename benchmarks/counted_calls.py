@@ -3,12 +3,14 @@
 A case is a line of `CASES`: its name, which is the method and what it is given, and what prepares the call. Whatever
 the installed kvpool does not have raises NotImplementedError, which reads n/a. A line is never edited, only added to:
 its name stands for what it does. Unless its line says otherwise, a case is of the pools of `bench_host` (34,375 pages
-of 64 slots, churned, 90 % full) and `bench_lanes` (8 lanes of 32,768 pages, a seeded half of each free, owners
-round-robin), and the number in its name is of pages of a request or of tokens, which are int64 ndarrays.
+of 64 slots, churned, 90 % full), `bench_lanes` (8 lanes of 32,768 pages, a seeded half of each free, owners
+round-robin) and `bench_paged` (34,375 pages of 64 slots in FIFO order, three quarters free, shuffled), and the number
+in its name is of pages of a request, of requests of a batch, or of tokens, which are int64 ndarrays.
 """
 
 import functools
 import operator
+import pickle
 from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks import bench_host, bench_lanes, pools, workloads
+from benchmarks import bench_host, bench_lanes, bench_paged, pools, workloads
 from benchmarks.common import floor
 
 try:
@@ -106,6 +108,26 @@ def released_lanes() -> Any:
     return pool
 
 
+def paged(order: str = "fifo", num_pages: int = bench_paged.NUM_PAGES) -> Any:
+    """Return the device pool of one rank."""
+    pool = pools.paged_pool(num_pages, PAGE, order)
+    pools.arrange_paged(pool, workloads.shuffled(num_pages, SEED))
+    return pool
+
+
+sorted_paged = functools.partial(paged, "sorted")
+small_paged = functools.partial(paged, num_pages=SMALL_POOL)
+
+
+def in_a_group() -> Any:
+    """Return the device pool of one rank in a group of frees that has 64 pages."""
+    pool = paged()
+    page_ids = pool.alloc_pages(64)
+    pool.free_group_begin()
+    pool.return_pages(page_ids)
+    return pool
+
+
 def rewinding(pool: Any) -> Callable[[], None]:
     """Return what brings a pool back to the state it is in."""
     picture = pools.feature(pool, "snapshot")()
@@ -174,6 +196,41 @@ def returned(pages: int) -> Prepare:
         return Call(pools.feature(pool, "return_pages"), (page_ids,), rewinding(pool))
 
     return prepare
+
+
+def lengths(requests: int) -> np.ndarray:
+    """Return the lengths of a batch of requests."""
+    return workloads.request_lengths(requests, bench_paged.MOST_TOKENS, SEED)
+
+
+def extended(requests: int, build: Callable[[], Any] = paged) -> Prepare:
+    """Prepare serving a batch of new requests."""
+    after = lengths(requests)
+    nothing = np.zeros_like(after)
+    return of(build, "alloc_extend", nothing, after, nothing - 1)
+
+
+def served(method: str, requests: int, give: Callable[[Any, Any], tuple[Any, ...]], **options: Any) -> Prepare:
+    """Prepare a call of what a batch holds, which `give` makes its arguments of: its slots, and its lengths."""
+
+    def prepare() -> Call:
+        pool = paged()
+        slots, after = bench_paged.prefill(pool, lengths(requests))
+        function = functools.partial(pools.feature(pool, method), **options)
+        return Call(function, give(slots, after), rewinding(pool))
+
+    return prepare
+
+
+def next_tokens(slots: Any, after: Any) -> tuple[Any, ...]:
+    """Return what a decode step is given: lengths, and the last slots."""
+    return after + 1, slots[after.cumsum(0) - 1]
+
+
+def first_slots(slots: Any, after: Any) -> tuple[Any, ...]:
+    """Return a table of the slots of the requests, as far as the shortest goes, and how many to free of each."""
+    starts, shortest = after.cumsum(0) - after, after.min()
+    return slots[starts[:, None] + torch.arange(int(shortest))], shortest.repeat(len(after))
 
 
 def restoring(build: Callable[[], Any]) -> Prepare:
@@ -246,6 +303,11 @@ def new(build: Callable[[], Any], method: str, *arguments: Any) -> Prepare:
 def operated(function: Callable[..., Any], build: Callable[[], Any], *others: Any) -> Prepare:
     """Prepare a function or operator of Python on a container."""
     return lambda: Call(function, (build(), *others))
+
+
+def loaded(build: Callable[[], Any]) -> Prepare:
+    """Prepare the loading of a pickled container."""
+    return lambda: Call(pickle.loads, (pickle.dumps(build()),), lambda: None)
 
 
 def matched(build: Callable[[], Any], other: Callable[[], Any]) -> Prepare:
@@ -346,6 +408,33 @@ CASES: dict[str, Prepare] = {
     "OwnerLaneAllocator.clear": of(lanes, "clear"),
     "OwnerLaneAllocator.check 256": of(small_lanes, "check"),
     "OwnerLaneAllocator.__reduce__": of(lanes, "__reduce_ex__", 4),
+    "PagedAllocator": exported("PagedAllocator", bench_paged.NUM_PAGES, PAGE),
+    "PagedAllocator.alloc 1": of(paged, "alloc", PAGE),
+    "PagedAllocator.alloc 64": of(paged, "alloc", 64 * PAGE),
+    "PagedAllocator.alloc 64 sorted": of(sorted_paged, "alloc", 64 * PAGE),
+    "PagedAllocator.alloc_pages 8": of(paged, "alloc_pages", 8),
+    "PagedAllocator.alloc_pages 512": of(paged, "alloc_pages", 512),
+    "PagedAllocator.alloc_extend 1": extended(1),
+    "PagedAllocator.alloc_extend 64": extended(64),
+    "PagedAllocator.alloc_extend 64 sorted": extended(64, sorted_paged),
+    "PagedAllocator.alloc_decode 1": served("alloc_decode", 1, next_tokens),
+    "PagedAllocator.alloc_decode 128": served("alloc_decode", 128, next_tokens),
+    "PagedAllocator.free 8": back(paged, "free", "alloc", 8 * PAGE),
+    "PagedAllocator.free 512": back(paged, "free", "alloc", 512 * PAGE),
+    "PagedAllocator.free 512 sorted": back(sorted_paged, "free", "alloc", 512 * PAGE),
+    "PagedAllocator.free 8 requests in part": served("free", 8, lambda slots, after: (slots,), partial=True),
+    "PagedAllocator.free_rows 64": served("free_rows", 64, first_slots),
+    "PagedAllocator.return_pages 8": back(paged, "return_pages", "alloc_pages", 8),
+    "PagedAllocator.return_pages 512": back(paged, "return_pages", "alloc_pages", 512),
+    "PagedAllocator.free_group_begin": of(paged, "free_group_begin"),
+    "PagedAllocator.free_group_end 64": of(in_a_group, "free_group_end"),
+    "PagedAllocator.free_pages": reading(paged, "free_pages"),
+    "PagedAllocator.available_size": of(paged, "available_size"),
+    "PagedAllocator.snapshot": of(paged, "snapshot"),
+    "PagedAllocator.restore": restoring(paged),
+    "PagedAllocator.clear": of(paged, "clear"),
+    "PagedAllocator.check 1024": of(small_paged, "check"),
+    "PagedAllocator.__reduce__": of(paged, "__reduce_ex__", 4),
     "count_runs 1": exported("count_runs", floor(PAGE), PAGE),
     "count_runs 64": exported("count_runs", floor(64 * PAGE), PAGE),
     "page_runs 8": exported("page_runs", workloads.shuffled(8, SEED)),
@@ -360,6 +449,7 @@ CASES: dict[str, Prepare] = {
     "TokenBuffer.append": new(buffer, "append", 7),
     "TokenBuffer.extend 8 list": new(buffer, "extend", ids(8).tolist()),
     "TokenBuffer.extend 1000": new(buffer, "extend", ids(1_000)),
+    "TokenBuffer.truncate": new(buffer, "truncate", 500),
     "TokenBuffer.tolist 1000": new(buffer, "tolist"),
     "TokenBuffer.numpy": new(buffer, "numpy"),
     "TokenBuffer.torch": new(buffer, "torch"),
@@ -378,6 +468,8 @@ CASES: dict[str, Prepare] = {
     "RequestTokens 1000 list": exported("RequestTokens", ids(1_000).tolist()),
     "RequestTokens.append": new(request, "append", 7),
     "RequestTokens.extend 8": new(request, "extend", ids(8)),
+    "RequestTokens.truncate": new(request, "truncate", 1_010),
+    "RequestTokens.tolist 1000": new(request, "tolist", 10, 1_010),
     "RequestTokens.origin": reading(request, "origin"),
     "RequestTokens.output": reading(request, "output"),
     "RequestTokens.fill_ids": reading(request, "fill_ids"),
@@ -385,15 +477,22 @@ CASES: dict[str, Prepare] = {
     "RequestTokens.__len__": operated(len, request),
     "RequestTokens.__array__": operated(np.asarray, request),
     "RequestTokens.__reduce__": new(request, "__reduce_ex__", 4),
+    "RequestTokens.__setstate__": loaded(request),
     "TokenTable 256": exported("TokenTable", 256, 2_000),
     "TokenTable.add 1000": new(table, "add", ids(1_000)),
+    "TokenTable.write 5": new(table, "write", 3, 995, ids(5)),
+    "TokenTable.truncate": new(table, "truncate", 3, 500),
+    "TokenTable.swap 1000": new(table, "swap", 3, 4),
+    "TokenTable.move 1000": new(table, "move", 3, 64),
     "TokenTable.append 64": new(table, "append", np.arange(64), ids(64)),
     "TokenTable.append 8 lists": new(table, "append", list(range(8)), ids(8).tolist()),
     "TokenTable.row": new(table, "row", 3),
     "TokenTable.remove": new(table, "remove", 3),
+    "TokenTable.tensor": new(table, "tensor"),
     "TokenTable.lengths": reading(table, "lengths"),
     "TokenTable.check 64": new(table, "check"),
     "TokenTable.__reduce__ 64": new(table, "__reduce_ex__", 4),
+    "TokenTable.__setstate__ 64": loaded(table),
     "BatchStager": exported("BatchStager", 100_000),
     "BatchStager.stage 2": staged(2),
     "BatchStager.stage 64": staged(64),
