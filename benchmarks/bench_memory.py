@@ -4,15 +4,26 @@ All of them are lower-is-better and repeat exactly, so that any increase is a re
 of 64 tokens; `method` is as in `bench_host`.
 """
 
+import gc
+import tracemalloc
+
 import numpy as np
 
 from benchmarks import pools, workloads
 from benchmarks.bench_host import CHURN_STEPS, NUM_PAGES, PAGE_SIZE, SEED
 from benchmarks.bench_lanes import CP_SIZE, LANE_PAGES
 from benchmarks.common import AtenCounter, Benchmark, book_bytes, floor, retained_bytes
+from benchmarks.counted_calls import CASES, CONTROLS
+from benchmarks.counted_process import turn
 
 METHODS = list(pools.HOST_METHODS)
 BIG_POOL = 4_194_304
+# The types of which it is counted what their calls leave behind, and calls in a group.
+KINDS = ["HostAllocator", "OwnerLaneAllocator", "PagedAllocator", "PageCounts", "TokenBuffer", "RequestTokens"]
+KINDS += ["TokenTable", "BatchStager"]
+GROUP = 32
+# Calls after which Python keeps as many lists, dicts and floats as it ever does, to use them again.
+WARM = 112
 
 
 class HostRuns(Benchmark):
@@ -112,6 +123,27 @@ class PagedRetention(Retention):
         return self.retained(self.allocate, PAGE_SIZE)
 
 
+class LeftBehind(Benchmark):
+    """What calls leave behind whose results are dropped, and whose pools are brought back."""
+
+    version = "1"
+    params = ([*KINDS, "functions"],)
+    param_names = ("kind",)
+    unit = "bytes/call"
+    timeout = 300
+
+    def setup(self, kind):
+        pools.need_indexed("a straightforward allocator takes minutes for this")
+        found = [prepare for name, prepare in CASES.items() if kind_of(name) == kind]
+        self.cases = [prepare for prepare in found if is_there(prepare)]
+        if not self.cases:
+            raise NotImplementedError(f"this kvpool has no {kind}")
+
+    def track_bytes_per_call(self, kind):
+        """Bytes that one call of each of a type's counted cases leaves behind, of all cases together: 0 is best."""
+        return float(sum(left_behind(self.cases)))
+
+
 class Books(Benchmark):
     """What the books of a pool hold, after use."""
 
@@ -202,6 +234,55 @@ def churn(pool, method, page_size):
             live[-operation - 1] = live[-1]
             live.pop()
     return results, live
+
+
+def kind_of(case):
+    """Return the type whose call a counted case is; "functions" of those of none, None of what is not kvpool's."""
+    name = case.split()[0].split(".")[0]
+    if name in CONTROLS:
+        return None
+    return name if name in KINDS else "functions"
+
+
+def is_there(prepare):
+    """Tell whether the installed kvpool has what a counted case calls."""
+    try:
+        prepare()
+    except NotImplementedError:
+        return False
+    return True
+
+
+def left_behind(cases):
+    """Return the bytes of Python and numpy that counted cases leave behind a call, of each.
+
+    It is the least of three groups of calls, as what is kept once, or once in a while, is no growth.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        # Python keeps so many tuples of a size to use them again: more than there are calls.
+        for size in range(1, 20):
+            [tuple(range(size)) for _ in range(2_000)]
+        return [max(0, min(np.diff(traced(prepare)).tolist())) / GROUP for prepare in cases]
+    finally:
+        gc.enable()
+
+
+def traced(prepare):
+    """Return how many bytes are held after each of four groups of calls of a counted case."""
+    call, held = prepare(), np.zeros(4, np.int64)
+    for _ in range(WARM):
+        call = turn(prepare, call)
+    tracemalloc.start()
+    try:
+        for group in range(len(held)):
+            for _ in range(GROUP):
+                call = turn(prepare, call)
+            held[group] = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    return held
 
 
 def run_count(slots, page_size):

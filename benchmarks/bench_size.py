@@ -6,7 +6,6 @@ with the pool or with the lanes beyond the pages of the request, and threads tak
 
 import collections
 import functools
-import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,9 +36,7 @@ class HugePool(bench_host.Growth):
     repeat = (2, 100, 0.05)
 
     def prepare(self, num_pages, pages, method):
-        # The first indexed allocators were numba kernels, the later ones are extension types.
-        if not any(importlib.util.find_spec(f"kvpool.{name}") for name in ("_kernels", "_run_index")):
-            raise NotImplementedError("a straightforward allocator takes minutes and gigabytes for this")
+        pools.need_indexed("a straightforward allocator takes minutes and gigabytes for this")
         super().prepare(num_pages, pages, method)
 
 
@@ -58,8 +55,7 @@ class SlowestCalls(Benchmark):
     timeout = 300
 
     def setup(self):
-        if not any(importlib.util.find_spec(f"kvpool.{name}") for name in ("_kernels", "_run_index")):
-            raise NotImplementedError("a straightforward allocator takes hours for this")
+        pools.need_indexed("a straightforward allocator takes hours for this")
         self.pool = pools.host_pool(SLOWEST_PAGES, 1)
         pools.arrange_host(self.pool, workloads.aged_tenth(SLOWEST_PAGES, SEED))
         self.spent = 0.0

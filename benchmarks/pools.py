@@ -3,6 +3,7 @@
 What the installed kvpool does not have raises NotImplementedError, which asv shows as n/a.
 """
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,12 @@ def feature(owner: object, name: str) -> Any:
         return getattr(owner, name)
     except AttributeError:
         raise NotImplementedError(f"this kvpool has no {name}") from None
+
+
+def need_indexed(reason: str) -> None:
+    """Refuse a straightforward allocator: the first indexed ones were numba kernels, the later are extension types."""
+    if not any(importlib.util.find_spec(f"kvpool.{name}") for name in ("_kernels", "_run_index")):
+        raise NotImplementedError(reason)
 
 
 def host_pool(num_pages: int, page_size: int) -> Any:

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 
-from benchmarks import common, pools
+from benchmarks import bench_memory, common, counted_calls, pools
 from kvpool import HostAllocator, OwnerLaneAllocator
 
 ROOT = Path(__file__).parent.parent
@@ -260,3 +261,34 @@ print(faults[-1])
 def test_a_trace_of_megabytes_pays_no_page_faults():
     output = subprocess.run([sys.executable, "-c", FAULTS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert int(output) < 50  # 1,280 pages of 4 kB otherwise.
+
+
+class KeepingPool(HostAllocator):
+    """What a module would keep of each call is kept by the class."""
+
+    kept: ClassVar[list[object]] = []
+    keep = None
+
+    def alloc(self, need_size):
+        self.kept.append(self.keep(need_size))
+        return super().alloc(need_size)
+
+
+@pytest.mark.parametrize("keep", [lambda size: object(), lambda size: bytes(size), lambda size: None, np.empty])
+def test_what_a_call_keeps_is_left_behind(keep, monkeypatch):
+    monkeypatch.setattr(KeepingPool, "kept", [])
+    monkeypatch.setattr(KeepingPool, "keep", staticmethod(keep))
+    monkeypatch.setattr(pools, "HostAllocator", KeepingPool)
+    alloc, free_pages = (
+        bench_memory.left_behind([counted_calls.CASES[f"HostAllocator.{name}"]])[0]
+        for name in ("alloc 1", "free_page_ids")
+    )
+    assert alloc > 0
+    assert free_pages == 0
+
+
+@pytest.mark.parametrize("kind", bench_memory.LeftBehind.params[0])
+def test_calls_leave_nothing_behind(kind):
+    benchmark = bench_memory.LeftBehind()
+    benchmark.setup(kind)
+    assert benchmark.track_bytes_per_call(kind) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 
-from benchmarks import bench_size
+from benchmarks import bench_size, pools
 from kvpool import HostAllocator, OwnerLaneAllocator
 
 NAMES = [each.name for each in disc_benchmarks("benchmarks") if each.name.startswith("bench_size.")]
@@ -27,7 +27,7 @@ def test_every_combination_runs(name):
 
 
 def test_the_largest_pool_is_not_built_of_a_straightforward_allocator(monkeypatch):
-    monkeypatch.setattr(bench_size.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(pools.importlib.util, "find_spec", lambda name: None)
     benchmark = bench_size.HugePool()
     with pytest.raises(NotImplementedError, match="straightforward"):
         benchmark.setup(16_777_216, 8, "fifo")
