@@ -46,6 +46,8 @@ def feature(owner: object, name: str) -> Any:
 
 def need_indexed(reason: str) -> None:
     """Refuse a straightforward allocator: the first indexed ones were numba kernels, the later are extension types."""
+    if HostAllocator is None:
+        raise NotImplementedError("this kvpool has no HostAllocator")
     if not any(importlib.util.find_spec(f"kvpool.{name}") for name in ("_kernels", "_run_index")):
         raise NotImplementedError(reason)
 

@@ -29,7 +29,9 @@ PAGED_MODULES = ("bench_paged",)
 PAGED_COMBINATIONS = 90
 TOKEN_MODULES = ("bench_tokens", "bench_token_memory")
 TOKEN_COMBINATIONS = 150
-MODULES = ALLOCATOR_MODULES + PAGE_MODULES + PAGED_MODULES + TOKEN_MODULES
+CALL_MODULES = ("bench_calls",)
+CALL_COMBINATIONS = 80
+MODULES = CALL_MODULES + ALLOCATOR_MODULES + PAGE_MODULES + PAGED_MODULES + TOKEN_MODULES
 
 
 def combinations(benchmark):
@@ -90,6 +92,7 @@ def test_every_combination_runs(name):
         (PAGE_MODULES, PAGE_COMBINATIONS),
         (PAGED_MODULES, PAGED_COMBINATIONS),
         (TOKEN_MODULES, TOKEN_COMBINATIONS),
+        (CALL_MODULES, CALL_COMBINATIONS),
     ],
 )
 def test_each_family_stays_within_its_number_of_combinations(modules, limit):
@@ -107,7 +110,7 @@ import sys, types
 sys.modules["kvpool"] = types.ModuleType("kvpool")
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 for benchmark in disc_benchmarks("benchmarks"):
-    if benchmark.name.startswith(("bench_host", "bench_lanes", "bench_memory", "bench_pages", "bench_paged")):
+    if benchmark.name.startswith(tuple(f"bench_{name}" for name in ("calls", "host", "lanes", "memory", "page"))):
         benchmark = get_benchmark_from_name("benchmarks", benchmark.name + "-0")
         print(benchmark.name, benchmark.do_setup())
 """

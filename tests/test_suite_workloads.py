@@ -9,6 +9,7 @@ import pytest
 from asv_runner.discovery import disc_benchmarks
 
 from benchmarks import (
+    bench_calls,
     bench_host,
     bench_lanes,
     bench_paged,
@@ -102,6 +103,12 @@ def code(*parts):
                 node.body = node.body[1:] or [ast.Pass()]
         texts.append(ast.unparse(tree))
     return [np.frombuffer("\n".join(texts).encode(), np.uint8)]
+
+
+def single_calls():
+    """Which calls are made, and how often: what each is, its line in `counted_calls` says."""
+    names = "\n".join(bench_calls.CALLS).encode()
+    return [np.frombuffer(names, np.uint8), list(bench_calls.CALLS.values()), list(bench_calls.RETURNS.items())]
 
 
 def stage_code():
@@ -284,6 +291,12 @@ PINNED = {
         stage_code,
         "2d0b31ed0aefe922b7a33496bea22df5b5a6778665f1156b5f45d8232d1d50e4",
         STAGE_VERSIONS | {"bench_tokens.Roads.time_tensor": "1", "bench_tokens.RoadsCuda.time_tensor": "1"},
+    ),
+    # What a call is of is said by its line in `counted_calls`, which is never edited.
+    "calls that nothing else times": (
+        single_calls,
+        "d8f02a8283f1d4bda5346a1b99d6d9a508436f83080c37f7b81482a67ff66b66",
+        {"bench_calls.Calls.time_calls": "1", "bench_calls.LaneReturn.time_return": "1"},
     ),
 }
 # No workload of their own: a constant loop, an import, the building of a pool, calls that are counted elsewhere.
