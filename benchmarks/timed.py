@@ -1,8 +1,10 @@
 """Which benchmarks time which method: what a comparison looks at once it knows whose instructions have moved.
 
-Patterns are of cases as asv names them, and found anywhere in the name. Nothing is imported here: a comparison reads
-this file without a kvpool.
+Patterns are of cases as asv names them, and found anywhere in the name. Nothing of kvpool is imported here: a
+comparison reads this file where there is none.
 """
+
+import re
 
 # Traces of allocations by a method of the host pool.
 _BY = r"^bench_(host|size|replay)\..*'{}'\)$"
@@ -17,7 +19,7 @@ _PAGED_READS = r"^bench_paged\.PagedReads\..*'{}'"
 _TOKENS = r"^bench_tokens\.{}\."
 _ROWS = r"^bench_tokens\.TableRows\..*'{}'"
 
-# By what is public, which is the first word of a counted call.
+# By what is public, which is the first word of a counted call; beside the calls that `bench_calls` times by that name.
 TIMES: dict[str, tuple[str, ...]] = {
     "HostAllocator.alloc": (_FIFO, r"^bench_size\.(SharedPool|Slowest)"),
     "HostAllocator.alloc_contiguous_preferred": (_CONTIGUOUS,),
@@ -37,6 +39,8 @@ TIMES: dict[str, tuple[str, ...]] = {
     "PageCounts.release": (r"^bench_pages\.CountCalls\.",),
     "OwnerLaneAllocator.alloc_pages_with_owners": _LANES,
     "OwnerLaneAllocator.select_pages": (r"^bench_lanes\.LaneSelect\.",),
+    "OwnerLaneAllocator.return_pages": (r"^bench_calls\.LaneReturn\.",),
+    "OwnerLaneAllocator.merge_released": (r"^bench_calls\.LaneReturn\..*'merge_released'",),
     "OwnerLaneAllocator.free": (r"^bench_lanes\.LaneFree\.", r"^bench_size\.Lanes\.time_alloc_free"),
     "OwnerLaneAllocator.compute_owner_lane_stats": _LANE_STATS,
     "OwnerLaneAllocator.compute_owner_lane_free_room_stats": _LANE_STATS,
@@ -47,6 +51,8 @@ TIMES: dict[str, tuple[str, ...]] = {
     "PagedAllocator.free": (_PAGED.format("Free"),),
     "PagedAllocator.free_rows": (r"^bench_paged\.PagedFree\..*'rows'",),
     "PagedAllocator.return_pages": (r"^bench_paged\.PagedFree\..*'pages'",),
+    "PagedAllocator.free_group_begin": (r"^bench_paged\.PagedFree\..*'group'",),
+    "PagedAllocator.free_group_end": (r"^bench_paged\.PagedFree\..*'group'",),
     "PagedAllocator.available_size": (_PAGED_READS.format("available_size"),),
     "PagedAllocator.free_pages": (_PAGED_READS.format("free_pages"),),
     "PagedAllocator.snapshot": (_PAGED_READS.format("snapshot"),),
@@ -56,17 +62,27 @@ TIMES: dict[str, tuple[str, ...]] = {
     "TokenBuffer": (_TOKENS.format(r"(Ingest|FinishConcat)"),),
     "TokenBuffer.append": (_TOKENS.format(r"(DecodeAppend|Drafts)"),),
     "TokenBuffer.extend": (_TOKENS.format(r"(PrefillConcat|FinishConcat|Drafts)"),),
+    "TokenBuffer.truncate": (_TOKENS.format("Drafts"),),
     "TokenBuffer.tolist": (_TOKENS.format("Listing"),),
     "TokenBuffer.numpy": (_TOKENS.format(r"(PrefillPerreqSlice|CacheFinishedReq)"),),
     "TokenBuffer.torch": (_TOKENS.format(r"(BatchTorchTensor|Roads)"),),
     "TokenBuffer.__getitem__": (_TOKENS.format("PrefillPerreqSlice"),),
     "RequestTokens": (_TOKENS.format("Ingest"),),
     "RequestTokens.append": (_TOKENS.format("DecodeAppend"),),
+    "RequestTokens.extend": (_TOKENS.format("Drafts"),),
+    "RequestTokens.truncate": (_TOKENS.format("Drafts"),),
+    "RequestTokens.tolist": (_TOKENS.format("Listing"),),
     "RequestTokens.fill_ids": (_TOKENS.format(r"(PrefillConcat|FinishConcat)"),),
     "RequestTokens.committed": (_TOKENS.format("CacheFinishedReq"),),
     "TokenTable.add": (_ROWS.format(r"add(_at)?"),),
     "TokenTable.append": (_TOKENS.format("DecodeAppend"),),
+    "TokenTable.remove": (_ROWS.format("add(_at)?"),),
+    "TokenTable.write": (_ROWS.format("write"),),
+    "TokenTable.truncate": (_ROWS.format("truncate"),),
+    "TokenTable.swap": (_ROWS.format("swap"),),
+    "TokenTable.move": (_ROWS.format("move"),),
     "TokenTable.row": (_ROWS.format("row"),),
+    "TokenTable.tensor": (_ROWS.format("tensor"),),
     "BatchStager.stage": (_TOKENS.format("BatchTorchTensor"),),
 }
 
@@ -87,3 +103,8 @@ SAMPLE: tuple[str, ...] = (
     r"^bench_tokens\.DecodeAppend\.time_batch\('64x1000', 'kvpool'\)$",
     r"^bench_tokens\.BatchTorchTensor\.time_batch\('2x10000', 'kvpool'\)$",
 )
+
+
+def times_of(method: str) -> tuple[str, ...]:
+    """Return the patterns of the cases that time a method."""
+    return *TIMES.get(method, ()), rf"^bench_calls\.Calls\..*\('{re.escape(method)}( [^']*)?'\)$"

@@ -151,7 +151,7 @@ class TestJoined:
 
 
 TABLE = """
-TIMES = {"Pool.alloc": (r"^bench_a\\.",), "Pool.free": (r"time_free",)}
+times_of = {"Pool.alloc": (r"^bench_a\\.",), "Pool.free": (r"time_free",)}.get
 SAMPLE = (r"^bench_b\\.B\\.time_b\\(1\\)$",)
 """
 TYPES = {

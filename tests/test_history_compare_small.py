@@ -269,7 +269,7 @@ found = {{"reason": reason}} if reason else {{"made_with": "a pencil", "cases": 
 with open(sys.argv[1], "w") as file:
     json.dump(found, file)
 """
-TIMED = 'TIMES = {"work": ("time_work",)}\nSAMPLE = ("time_work.*once",)\n'
+TIMED = 'times_of = {"work": ("time_work",)}.get\nSAMPLE = ("time_work.*once",)\n'
 
 
 class TestCountedFirst:

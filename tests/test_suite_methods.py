@@ -1,6 +1,8 @@
 """Every public function, type, method and property of kvpool has its instructions counted, and its time measured."""
 
 import inspect
+import itertools
+import re
 
 import pytest
 from asv_runner.discovery import disc_benchmarks
@@ -8,8 +10,15 @@ from asv_runner.discovery import disc_benchmarks
 import kvpool
 from benchmarks import bench_calls
 from benchmarks.counted_calls import CASES
+from benchmarks.timed import SAMPLE, TIMES, times_of
+from history import records
 
-BENCHMARKS = {benchmark.name for benchmark in disc_benchmarks("benchmarks")}
+TIMED = [
+    str(records.Case(benchmark.name, parameters))
+    for benchmark in disc_benchmarks("benchmarks")
+    if benchmark.type != "track"
+    for parameters in itertools.product(*benchmark.params)
+]
 # Of Python's own methods, those that do something with a pool or with tokens.
 SPECIAL = (
     *("__len__", "__iter__", "__getitem__", "__contains__", "__eq__", "__add__", "__radd__", "__array__"),
@@ -34,68 +43,6 @@ UNCOUNTED = {
 }
 # What is counted and not timed, by the reason.
 UNTIMED: dict[str, set[str]] = {}
-
-ALLOC, PAGES, READS = "bench_host.ChurnedAlloc.time_alloc", "bench_pages.PageCalls.time_calls", "bench_pages.PoolReads"
-ROWS, DRAFTS, COUNTS = "bench_tokens.TableRows.time_rows", "bench_tokens.Drafts.time_steps", "bench_pages.CountCalls"
-FREE, PAGED_READS = "bench_paged.PagedFree.time_free", "bench_paged.PagedReads.time_calls"
-# What times each of those that `bench_calls.Calls` does not.
-TIMES = {
-    "HostAllocator.alloc": ALLOC,
-    "HostAllocator.alloc_contiguous_preferred": ALLOC,
-    "HostAllocator.alloc_fewest_runs": ALLOC,
-    "HostAllocator.alloc_pages": PAGES,
-    "HostAllocator.alloc_runs": PAGES,
-    "HostAllocator.alloc_runs_many": PAGES,
-    "HostAllocator.take_pages": PAGES,
-    "HostAllocator.return_pages": PAGES,
-    "HostAllocator.free": "bench_host.Free.time_free",
-    "HostAllocator.free_page_ids": f"{READS}.time_calls",
-    "HostAllocator.largest_run": f"{READS}.time_calls",
-    "HostAllocator.stats": f"{READS}.time_calls",
-    "HostAllocator.snapshot": f"{READS}.time_calls",
-    "HostAllocator.resize": f"{READS}.time_calls",
-    "PageCounts.retain": f"{COUNTS}.time_retain_release",
-    "PageCounts.release": f"{COUNTS}.time_retain_release",
-    "OwnerLaneAllocator.alloc_pages_with_owners": "bench_lanes.LaneAlloc.time_alloc_pages",
-    "OwnerLaneAllocator.select_pages": "bench_lanes.LaneSelect.time_select_only",
-    "OwnerLaneAllocator.free": "bench_lanes.LaneFree.time_free",
-    "OwnerLaneAllocator.return_pages": "bench_calls.LaneReturn.time_return",
-    "OwnerLaneAllocator.merge_released": "bench_calls.LaneReturn.time_return",
-    "OwnerLaneAllocator.compute_owner_lane_stats": "bench_lanes.LaneStats.time_stats",
-    "OwnerLaneAllocator.compute_owner_lane_free_room_stats": "bench_lanes.LaneStats.time_free_room_stats",
-    "PagedAllocator.alloc": "bench_paged.PagedAlloc.time_alloc",
-    "PagedAllocator.alloc_pages": "bench_paged.PagedAlloc.time_alloc",
-    "PagedAllocator.alloc_decode": "bench_paged.PagedDecode.time_decode",
-    "PagedAllocator.alloc_extend": "bench_paged.PagedExtend.time_extend",
-    "PagedAllocator.free": FREE,
-    "PagedAllocator.free_rows": FREE,
-    "PagedAllocator.return_pages": FREE,
-    "PagedAllocator.free_group_begin": FREE,
-    "PagedAllocator.free_group_end": FREE,
-    "PagedAllocator.available_size": PAGED_READS,
-    "PagedAllocator.free_pages": PAGED_READS,
-    "PagedAllocator.snapshot": PAGED_READS,
-    "PagedAllocator.restore": PAGED_READS,
-    "PagedAllocator.clear": PAGED_READS,
-    "match_prefix": "bench_tokens.PrefixMatch.time_batch",
-    "RequestTokens": "bench_tokens.Ingest.time_batch",
-    "RequestTokens.append": "bench_tokens.DecodeAppend.time_batch",
-    "RequestTokens.extend": DRAFTS,
-    "RequestTokens.truncate": DRAFTS,
-    "RequestTokens.tolist": "bench_tokens.Listing.time_list",
-    "RequestTokens.fill_ids": "bench_tokens.PrefillConcat.time_batch",
-    "RequestTokens.committed": "bench_tokens.FinishConcat.time_batch",
-    "TokenTable.add": ROWS,
-    "TokenTable.remove": ROWS,
-    "TokenTable.write": ROWS,
-    "TokenTable.truncate": ROWS,
-    "TokenTable.swap": ROWS,
-    "TokenTable.move": ROWS,
-    "TokenTable.row": ROWS,
-    "TokenTable.tensor": ROWS,
-    "TokenTable.append": "bench_tokens.DecodeAppend.time_batch",
-    "BatchStager.stage": "bench_tokens.BatchTorchTensor.time_batch",
-}
 
 
 def public_names(module):
@@ -124,10 +71,13 @@ def without_count(module):
     return set(public_names(module)) - excepted(UNCOUNTED) - methods_of(CASES)
 
 
+def timed(pattern):
+    return any(re.search(pattern, case) for case in TIMED)
+
+
 def without_time(module):
-    return (
-        set(public_names(module)) - excepted(UNCOUNTED) - excepted(UNTIMED) - methods_of(bench_calls.CALLS) - set(TIMES)
-    )
+    names = set(public_names(module)) - excepted(UNCOUNTED) - excepted(UNTIMED)
+    return {name for name in names if not any(map(timed, times_of(name)))}
 
 
 def test_every_public_method_is_counted():
@@ -139,14 +89,15 @@ def test_every_public_method_is_timed():
 
 
 def test_what_is_said_to_time_something_exists():
-    assert set(TIMES.values()) <= BENCHMARKS
+    patterns = [pattern for each in TIMES.values() for pattern in each]
+    assert [pattern for pattern in (*patterns, *SAMPLE) if not timed(pattern)] == []
     assert bench_calls.CALLS.keys() <= CASES.keys()
 
 
 def test_nothing_is_named_that_there_is_not():
     names = set(public_names(kvpool))
     assert set(TIMES) | excepted(UNCOUNTED) | excepted(UNTIMED) <= names
-    assert not set(TIMES) & (methods_of(bench_calls.CALLS) | excepted(UNTIMED))
+    assert not set(TIMES) & excepted(UNTIMED)
 
 
 class Grown(kvpool.HostAllocator):

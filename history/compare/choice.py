@@ -21,7 +21,7 @@ def choose(suite: Suite, counts: Exact) -> tuple[list[Case], str]:
     """
     table = runpy.run_path(str(Path(suite.folder) / TABLE))
     moved = list(dict.fromkeys(call.split()[0] for call in counts.moved))
-    patterns = [pattern for method in moved for pattern in table["TIMES"].get(method, ())]
+    patterns = [pattern for method in moved for pattern in table["times_of"](method)]
     chosen = {*suite.select([*patterns, *table["SAMPLE"]]), *_tracked(suite)}
     if moved:
         what = f"what times the {count(moved, 'method')} of which a count has moved, and a sample of the others"
