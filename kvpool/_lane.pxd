@@ -8,8 +8,6 @@ cdef class Lane:
     cdef readonly RunIndex free
     cdef readonly RunIndex released
     # What one request asks of the lane, and where its next page stands among those chosen for it.
-    cdef int64_t demand
-    cdef int64_t cursor
 
     cdef int64_t available(self) noexcept
     cdef bint holds(self, int64_t page) noexcept

@@ -14,14 +14,12 @@ if not cython.compiled:
 class Lane:
     """A free set and a released set of physical pages, counted from 0; pages in neither are allocated.
 
-    `demand` and `cursor` are scratch of the call under way. Arguments are trusted.
+    Arguments are trusted.
     """
 
     def __init__(self, physical_pages):
         self.free = RunIndex(physical_pages)
         self.released = RunIndex(physical_pages)
-        self.demand = 0
-        self.cursor = 0
 
     def available(self):
         """Return how many pages are free or released."""

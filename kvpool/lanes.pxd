@@ -34,9 +34,17 @@ cdef class OwnerLaneAllocator:
     cdef RunIndex _set(self, int64_t rank, bint released)
     cdef int64_t _row_words(self) noexcept
     cdef object _ranks(self, object owners)
-    cdef bint _copy_ranks(self, const int64_t* owners, int64_t count, int64_t* ranks) noexcept
-    cdef bint _fits(self, int64_t* ranks, int64_t count) noexcept
-    cdef bint _choose(self, int64_t* ranks, int64_t count, int64_t* chosen, int64_t* page_ids, bint commit) noexcept
+    cdef bint _count_demand(self, const int64_t* owners, int64_t count, int64_t* ranks, int64_t* demand) noexcept
+    cdef bint _fits(self, const int64_t* demand) noexcept
+    cdef bint _choose(
+        self,
+        const int64_t* ranks,
+        int64_t count,
+        const int64_t* demand,
+        int64_t* scratch,
+        int64_t* page_ids,
+        bint commit,
+    ) noexcept
     cdef object _selected(self, object owners)
     cdef bint _take_selected(self, object owners, object page_ids) except -1
     cdef object _required(self, object owners)

@@ -172,20 +172,21 @@ class OwnerLaneAllocator:
             array = self._ranks(owners)
             view = view_of(array)
         count: cython.longlong = view.size
-        ranks = new_scratch(2 * count)
+        demand = new_scratch(2 * (self.cp_size + count))
+        ranks = part(demand, self.cp_size)
         try:
-            if not self._copy_ranks(view.data, count, ranks):
+            if not self._count_demand(view.data, count, ranks, demand):
                 raise self._no_rank(ranks[0])
-            if not self._fits(ranks, count):
+            if not self._fits(demand):
                 return None
             slots = new_slots(count * self.page_size)
             result = tensor_of(slots, count * self.page_size)
             page_ids = part(slots, count * (self.page_size - 1))
-            if not self._choose(ranks, count, part(ranks, count), page_ids, True):
+            if not self._choose(ranks, count, demand, part(ranks, count), page_ids, True):
                 return None
             expand(slots, count, self.page_size)
         finally:
-            free_scratch(ranks)
+            free_scratch(demand)
         return result
 
     def select_pages(self, owners):
@@ -381,69 +382,71 @@ class OwnerLaneAllocator:
                 raise self._no_rank(error.value) from None
         return array
 
-    def _copy_ranks(self, owners, count, ranks):
-        """Copy owners, which somebody may write to meanwhile; False where one is no rank, which is then the first."""
+    def _count_demand(self, owners, count, ranks, demand):
+        """Copy owners, which somebody may write to meanwhile, and count what they ask of each lane.
+
+        False where one is no rank, which is then the first.
+        """
         i: cython.longlong
+        for i in range(self.cp_size):
+            demand[i] = 0
         for i in range(count):
             ranks[i] = owners[i]
             if ranks[i] < 0 or ranks[i] >= self.cp_size:
                 ranks[0] = ranks[i]
                 return False
+            demand[ranks[i]] += 1
         return True
 
-    def _fits(self, ranks, count):
-        """Count what is asked of each lane; tell whether each has it."""
+    def _fits(self, demand):
+        """Tell whether each lane has what is asked of it."""
         i: cython.longlong
+        fits: cython.bint = True
         for i in range(self.cp_size):
-            lane = self._lane(i)
-            lane.demand = 0
-        for i in range(count):
-            lane = self._lane(ranks[i])
-            lane.demand += 1
-        for i in range(self.cp_size):
-            lane = self._lane(i)
-            if lane.demand > lane.available():
-                return False
-        return True
+            fits = fits and demand[i] <= self._lane(i).available()
+        return fits
 
-    def _choose(self, ranks, count, chosen, page_ids, commit):
+    def _choose(self, ranks, count, demand, scratch, page_ids, commit):
         """Write a page for each rank into `page_ids`, in request order, and take them where `commit`.
 
-        False, and nothing has changed, where a lane is too short. `chosen` has room for as many pages.
+        False, and nothing has changed, where a lane is too short. `scratch` has room for as many pages, and one for
+        each lane.
         """
+        chosen = part(scratch, self.cp_size)
         first: cython.longlong = 0
         i: cython.longlong
-        if not self._fits(ranks, count):
+        if not self._fits(demand):
             return False
         for i in range(self.cp_size):
-            lane = self._lane(i)
-            lane.cursor = first
-            if lane.demand > 0:
-                from_free: cython.longlong = lane.choose(part(chosen, first), lane.demand, self.contiguous)
+            # Where the lane's next page is.
+            scratch[i] = first
+            if demand[i] > 0:
+                lane = self._lane(i)
+                from_free: cython.longlong = lane.choose(part(chosen, first), demand[i], self.contiguous)
                 if commit:
-                    lane.take(part(chosen, first), lane.demand, from_free)
-                first += lane.demand
+                    lane.take(part(chosen, first), demand[i], from_free)
+                first += demand[i]
         for i in range(count):
-            lane = self._lane(ranks[i])
-            page_ids[i] = chosen[lane.cursor] * self.cp_size + ranks[i] + 1
-            lane.cursor += 1
+            page_ids[i] = chosen[scratch[ranks[i]]] * self.cp_size + ranks[i] + 1
+            scratch[ranks[i]] += 1
         return True
 
     def _selected(self, owners):
         """Return the page ids that an int64 array of owners would get, or None."""
         view = view_of(owners)
         count: cython.longlong = view.size
-        ranks = new_scratch(2 * count)
+        demand = new_scratch(2 * (self.cp_size + count))
+        ranks = part(demand, self.cp_size)
         try:
-            if not self._copy_ranks(view.data, count, ranks):
+            if not self._count_demand(view.data, count, ranks, demand):
                 raise self._no_rank(ranks[0])
-            if not self._fits(ranks, count):
+            if not self._fits(demand):
                 return None
             page_ids = new_ids(count)
-            if not self._choose(ranks, count, part(ranks, count), ids_in(page_ids), False):
+            if not self._choose(ranks, count, demand, part(ranks, count), ids_in(page_ids), False):
                 return None
         finally:
-            free_scratch(ranks)
+            free_scratch(demand)
         return page_ids
 
     def _take_selected(self, owners, page_ids):
@@ -452,32 +455,36 @@ class OwnerLaneAllocator:
         count: cython.longlong = view.size
         i: cython.longlong
         taken: cython.bint = False
-        ranks = new_scratch(3 * count)
-        again = part(ranks, 2 * count)
+        again = new_scratch(2 * self.cp_size + 3 * count)
+        demand = part(again, count)
+        ranks = part(demand, self.cp_size)
+        scratch = part(ranks, count)
         wanted = ids_in(page_ids)
-        if self._copy_ranks(view.data, count, ranks) and self._choose(ranks, count, part(ranks, count), again, False):
+        if self._count_demand(view.data, count, ranks, demand) and self._choose(
+            ranks, count, demand, scratch, again, False
+        ):
             taken = True
             for i in range(count):
                 taken = taken and again[i] == wanted[i]
             if taken:
-                self._choose(ranks, count, part(ranks, count), again, True)
-        free_scratch(ranks)
+                self._choose(ranks, count, demand, scratch, again, True)
+        free_scratch(again)
         return taken
 
     def _required(self, owners):
         """Return how many pages an int64 array of owners asks of each lane."""
         view = view_of(owners)
         i: cython.longlong
-        ranks = new_scratch(view.size)
+        demand = new_scratch(self.cp_size + view.size)
+        ranks = part(demand, self.cp_size)
         try:
-            if not self._copy_ranks(view.data, view.size, ranks):
+            if not self._count_demand(view.data, view.size, ranks, demand):
                 raise self._no_rank(ranks[0])
             required = [0] * self.cp_size
-            self._fits(ranks, view.size)
             for i in range(self.cp_size):
-                required[i] = self._lane(i).demand
+                required[i] = demand[i]
         finally:
-            free_scratch(ranks)
+            free_scratch(demand)
         return required
 
     def _pages(self, released):
