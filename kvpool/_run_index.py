@@ -277,12 +277,15 @@ class RunIndex:
     def lowest_pages(self, pages, count):
         """Write the lowest pages of the set into `pages`, `count` at most; return how many there were."""
         found: cython.longlong = min(count, self.free)
-        page: cython.longlong = self.lowest_run(1) if found > 0 else 0
-        i: cython.longlong
-        for i in range(found):
-            page = self._next_free(page, self.chunks * CHUNK_PAGES)
-            pages[i] = page
-            page += 1
+        word: cython.longlong = self.lowest_run(1) // WORD_PAGES if found > 0 else 0
+        written: cython.longlong = 0
+        while written < found:
+            bits: cython.ulonglong = self.words[word]
+            while bits and written < found:
+                pages[written] = word * WORD_PAGES + trailing_zeros(bits)
+                bits &= bits - 1
+                written += 1
+            word += 1
         return found
 
     def state(self):
