@@ -373,6 +373,7 @@ def import_lines() -> list[Line]:
     with tempfile.TemporaryDirectory() as cache:
         for name in ("the first time", "later"):
             environment = os.environ | {"PYTHONPYCACHEPREFIX": cache}
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)
             if name == "the first time":
                 # The bytecode of numpy and torch is not kvpool's.
                 subprocess.run([sys.executable, "-c", "import numpy, torch"], env=environment, check=True)

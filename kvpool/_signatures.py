@@ -14,13 +14,14 @@ class ClassSignature:
     """The value of a type's `__signature__`, which is no subclass's that is built in another way."""
 
     def __init__(self, like: Callable[..., None]) -> None:
-        self.signature = inspect.signature(like)
+        self.like = like
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         named = next(kind for kind in owner.__mro__ if vars(kind).get("__signature__") is self)
         if instance is not None or owner.__init__ != named.__init__ or owner.__new__ != named.__new__:  # type: ignore[misc]
             raise AttributeError("__signature__")
-        return self.signature
+        # Worked out when it is asked for, as importing kvpool is to take no time.
+        return inspect.signature(self.like)
 
 
 def host_allocator(num_pages: int, page_size: int = 64, *, num_reserved: int = 0) -> None:
