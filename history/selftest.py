@@ -192,9 +192,10 @@ IN_USE = """        number: cython.longlong = self._in_use(row if type(row) is i
 
 # A few instructions more in one method of one class, a share of it that no time shows.
 A_LITTLE_WORK = """        turn: cython.longlong
+        factor: cython.ulonglong = 6364136223846793005
         worked: cython.ulonglong = number
         for turn in range(18):
-            worked = worked * 6364136223846793005 + turn
+            worked = worked * factor + turn
         if worked == 7:
             return None
 """
