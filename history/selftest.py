@@ -194,7 +194,7 @@ IN_USE = """        number: cython.longlong = self._in_use(row if type(row) is i
 A_LITTLE_WORK = """        turn: cython.longlong
         factor: cython.ulonglong = 6364136223846793005
         worked: cython.ulonglong = number
-        for turn in range(18):
+        for turn in range(5):
             worked = worked * factor + turn
         if worked == 7:
             return None
