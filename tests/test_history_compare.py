@@ -244,6 +244,20 @@ class TestControls:
         found = judge([noisy, noisy])
         assert (found.status, found.improvements, found.unconfirmed) == (PASSED, [], [Case(ALLOC, ("1",))])
 
+    @pytest.mark.parametrize("seen", [1.0, 0.8])
+    def test_what_looks_no_slower_is_measured_again_where_its_control_looks_faster(self, seen):
+        hidden = measured((ALLOC, "1", 1.0, seen), (ALLOC, FLOOR, 1.0, 0.7), (FREE, "1", 1.0, 1.0))
+        wanted = [Case(ALLOC, (FLOOR,)), Case(ALLOC, ("1",))]
+        assert weigh([hidden]).again == wanted
+        calm = measured((ALLOC, "1", 1.0, 1.0), (ALLOC, FLOOR, [1.0] * 3, [1.0] * 3))
+        assert weigh([hidden, calm]).again == []
+        assert judge([hidden, calm]).status is PASSED
+        slower = measured((ALLOC, "1", [1.0] * 3, [1.4] * 3), (ALLOC, FLOOR, [1.0] * 3, [1.0] * 3))
+        assert weigh([hidden, slower]).again == wanted
+        assert judge([hidden, slower, slower]).status is REGRESSED
+        found = judge([hidden] * (TRIES + 1))
+        assert (found.status, found.undecided) == (NOT_MEASURED, [Case(ALLOC, ("1",))])
+
     def test_one_control_of_another_benchmark_among_many_bounds_nothing(self):
         controls = [(FREE, "'list'", 1.0, 1.02), (FREE, FLOOR, 1.0, 1.0)]
         many = measured(SLOWER, *controls, (RUNS, FLOOR, 1.0, 1.0))

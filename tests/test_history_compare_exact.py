@@ -44,6 +44,48 @@ def test_more_than_one_percent_is_a_regression_and_less_is_listed(head: int, sta
     assert sum(len(getattr(found, each)) for each in ("grown", "little", "fallen")) == 1
 
 
+class TestElsewhere:
+    """What grew is counted again at other addresses, and the least that either side does is compared."""
+
+    def settled(self, *places: tuple[Any, Any], **chosen: Any) -> tuple[exact.Exact, list[list[str]]]:
+        """Return what is judged of counts of `alloc` that differ by place, and what was asked to be counted again."""
+        asked: list[list[str]] = []
+
+        def count(options: Any = ()) -> exact.Counts:
+            asked.append(list(options))
+            base, head = places[len(asked) - 1]
+            others = {} if options else {"free": 7}
+            return counts(alloc=base, **others), counts(alloc=head, **others)
+
+        found = exact.count_elsewhere(count(), count, **({"chosen": lambda case: True} | chosen))
+        assert all(each["cases"]["free"]["instructions"] == 7 for each in found)
+        return exact.judge(*found), asked[1:]
+
+    def test_what_has_not_grown_is_not_counted_again(self) -> None:
+        assert self.settled((1_000, 1_010)) == (exact.judge(*[counts(alloc=n, free=7) for n in (1_000, 1_010)]), [])
+
+    def test_a_side_that_was_unlucky_has_not_grown(self) -> None:
+        found, asked = self.settled((1_000, 1_020), (1_020, 1_001))
+        assert (found.status, found.little[0].head) == (Status.PASSED, 1_001)
+        assert asked == [["--shift=1", "--case=alloc"]]
+
+    def test_it_is_counted_at_further_places_while_it_has_grown(self) -> None:
+        found, asked = self.settled((1_000, 1_020), (1_030, 1_040), (1_020, 1_019), (1_000, 1_009))
+        assert (found.status, len(asked)) == (Status.PASSED, 3)
+
+    def test_what_grew_everywhere_has_grown(self) -> None:
+        found, asked = self.settled(*[(1_000, 1_020)] * 4)
+        assert (found.status, [each[0] for each in asked]) == (
+            Status.REGRESSED,
+            [f"--shift={place}" for place in exact.ELSEWHERE],
+        )
+
+    def test_what_was_not_chosen_or_fails_there_changes_nothing(self) -> None:
+        assert self.settled((1_000, 1_020), chosen=lambda case: case == "free")[1] == []
+        broken = {"failed": "ValueError: planted"}
+        assert self.settled((1_000, 1_020), *[(broken, broken)] * 3)[0].grown[0].head == 1_020
+
+
 def test_functions_say_where_the_instructions_went() -> None:
     base = counts(alloc={"instructions": 100, "functions": {"take": 60, "expand": 40}})
     head = counts(alloc={"instructions": 150, "functions": {"take": 90, "expand": 40, "log": 20}})

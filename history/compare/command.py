@@ -93,10 +93,19 @@ class Comparison:
 
     def _count(self, both: tuple[sides.Side, sides.Side], folder: Path) -> exact.Exact:
         question = self.question
+
+        def chosen(case: str) -> bool:
+            return matches(case, question.patterns)
+
+        def count_again(options: Sequence[str]) -> exact.Counts:
+            _say(f"counting again, {options[0]}: {count(options[1:], 'call')}")
+            return exact.count_both(both, folder, options)
+
         _say("counting instructions")
+        found = exact.count_elsewhere(exact.count_both(both, folder), count_again, chosen)
         return exact.judge(
-            *exact.count_both(both, folder),
-            chosen=lambda case: matches(case, question.patterns),
+            *found,
+            chosen,
             acknowledged=lambda case: bool(question.dropped) and matches(case, question.dropped),
         )
 

@@ -149,25 +149,24 @@ def weigh(measurements: Sequence[Measured], factor: float = FACTOR) -> Times:
     """Return what the times of a first measurement and of those of its suspects say.
 
     A time has changed when every measurement of it says so, in the same direction, and by more than the controls moved:
-    those of its own benchmark, and nine in ten of all. What was measured on a disturbed machine does not count.
+    those of its own benchmark, and nine in ten of all. What was measured on a disturbed machine does not count. Nor
+    does what looks no slower beside a control of its benchmark that looks faster: BASE's turn was slowed down then.
     """
     calm = [each for each in measurements if not each.is_disturbed]
     if not calm:
         timed = measurements[0].timed()
         return Times(again=[] if all(map(is_control, timed)) else list(timed))
-    first, later = calm[0], [each.timed() for each in calm[1:]]
-    merged = first.merged(calm[1:]).timed()
+    merged = calm[0].merged(calm[1:]).timed()
     controls = {case: change.movement for case, change in merged.items() if is_control(case)}
     spread = _nine_tenths(list(controls.values()))
 
     slower, faster, unconfirmed, undecided, again = [], [], [], [], []
-    for case, change in first.timed().items():
-        direction = _direction(change, factor)
-        if is_control(case) or not direction:
-            continue
-        said = [_direction(each[case], factor) for each in later if case in each]
+    for case, said in _directions(calm, factor).items():
+        direction = said[0] if said else 1  # what is hidden may be slower
         beside = [moved for control, moved in controls.items() if control.benchmark == case.benchmark]
-        if not said:
+        if not direction:
+            continue
+        if len(said) < 2:
             again.append(case)
             (undecided if direction > 0 else unconfirmed).append(case)
         elif any(each != direction for each in said):
@@ -182,11 +181,23 @@ def weigh(measurements: Sequence[Measured], factor: float = FACTOR) -> Times:
         else:
             unconfirmed.append(case)
     moved = [case for case, by in controls.items() if by > factor]
-    if again or not later:
+    if again or len(calm) == 1:
         # The controls beside what is measured again say how far it can be believed.
         names = {case.benchmark for case in again}
         again += [case for case in controls if case in moved or case.benchmark in names]
     return Times(_worst(slower), _worst(faster)[::-1], unconfirmed, undecided, spread, len(controls), sorted(again))
+
+
+def _directions(calm: Sequence[Measured], factor: float) -> dict[Case, list[int]]:
+    """Return what each measurement says of the first one's cases: 1 where one is slower, -1 where it is faster."""
+    said: dict[Case, list[int]] = {case: [] for case in calm[0].timed() if not is_control(case)}
+    for timed in (each.timed() for each in calm):
+        faster = {case.benchmark for case, each in timed.items() if is_control(case) and _direction(each, factor) < 0}
+        for case in said.keys() & timed.keys():
+            direction = _direction(timed[case], factor)
+            if direction > 0 or case.benchmark not in faster:
+                said[case].append(direction)
+    return said
 
 
 def _direction(change: Change, factor: float) -> int:
