@@ -1,6 +1,6 @@
 """Single calls of the public methods that no other benchmark times, as `counted_calls` prepares them.
 
-A figure is the time of a whole trace of calls: `CALLS` says how many, and the case's line in `counted_calls.CASES` of
+A figure is the time of one call, the mean of as many as `CALLS` says; the case's line in `counted_calls.CASES` says of
 what. What a call has changed it finds changed when it is made again, so that only calls are here that cost as much
 then. `floor` and `list` run no code of kvpool.
 """
@@ -90,7 +90,7 @@ RETURNS = {8: 200, 512: 16}
 class Calls(Benchmark):
     """A call that is made many times in a row."""
 
-    version = "1"
+    version = "2"
     params = (list(CALLS),)
     param_names = ("call",)
     # Fewer rounds of more samples than elsewhere: there are many cases, and a round takes longer to start than to time.
@@ -114,7 +114,7 @@ class Calls(Benchmark):
         return True
 
     def time_calls(self, call):
-        """Time of as many calls in a row as `CALLS` says; results are kept, and dropped off the clock."""
+        """Time of a call; results are kept, and dropped off the clock."""
         function, arguments, _ = self.call
         self.kept = [function(*arguments) for _ in self.calls]
 
@@ -122,7 +122,7 @@ class Calls(Benchmark):
 class LaneReturn(LaneBenchmark):
     """Giving pages back to their lanes by their ids."""
 
-    version = "1"
+    version = "2"
     params = (list(RETURNS), ["return_pages", "merge_released", "floor"])
     param_names = ("pages", "call")
     rounds = 6
@@ -153,7 +153,7 @@ class LaneReturn(LaneBenchmark):
         return given
 
     def time_return(self, pages, call):
-        """Time to give pages back that were handed out round-robin, 200 / 16 times in a row for 8 / 512 pages.
+        """Time to give `pages` pages back that were handed out round-robin.
 
         `merge_released` follows each with a call of it, which makes the pages free. `floor` makes as many ids.
         """

@@ -2,9 +2,8 @@
 
 Unless said otherwise: a pool of 34,375 pages of 64 tokens (220 GB at 100 kB a token). `method` is how pages are chosen:
 `fifo` (alloc), `contiguous` (alloc_contiguous_preferred), `fewest_runs` (alloc_fewest_runs); `floor` is the cheapest
-way to return as many slots from no pool at all, and no allocator can be faster. A figure is the time of a whole
-trace of calls: divide it by the number of calls, which each docstring gives, and read `floor` beside it. Results are
-kept during the trace and dropped outside the clock.
+way to return as many slots from no pool at all. A figure is the time of one call, the mean of a trace of them: read
+`floor` beside it. Results are kept during the trace and dropped outside the clock.
 """
 
 import functools
@@ -72,7 +71,7 @@ class HostBenchmark(Benchmark):
 class FreshAlloc(HostBenchmark):
     """Allocation from a pool that is all free, by the FIFO order of its pages."""
 
-    version = "1"
+    version = "2"
     params = (list(workloads.HOST_PATTERNS), list(FRESH_CALLS), METHODS)
     param_names = ("order", "pages", "method")
 
@@ -87,7 +86,7 @@ class FreshAlloc(HostBenchmark):
         self.prepare_requests(pages, method, FRESH_CALLS[pages], lambda pool: pools.arrange_host(pool, free_order))
 
     def time_alloc(self, order, pages, method):
-        """Time to allocate `pages` pages, 200 / 160 / 96 / 20 times in a row for 1 / 8 / 64 / 512 pages.
+        """Time to allocate `pages` pages.
 
         `order` is the order in which the pages became free: ascending, shuffled, or as many scattered pages as the
         whole trace asks for, before a run of as many. All pages are free throughout, so a search always succeeds at
@@ -99,7 +98,7 @@ class FreshAlloc(HostBenchmark):
 class ChurnedAlloc(HostBenchmark):
     """Allocation from a pool that is 90 % full and has been churned."""
 
-    version = "1"
+    version = "2"
     params = (list(CHURNED_CALLS), METHODS)
     param_names = ("pages", "method")
 
@@ -108,7 +107,7 @@ class ChurnedAlloc(HostBenchmark):
         self.prepare_requests(pages, method, CHURNED_CALLS[pages], lambda pool: pools.arrange_host(pool, state.free))
 
     def time_alloc(self, pages, method):
-        """Time to allocate `pages` pages, 200 / 160 / 40 / 5 times in a row for 1 / 8 / 64 / 512 pages.
+        """Time to allocate `pages` pages.
 
         3,000 allocations of random sizes, with random frees, have gone before, in FIFO order whatever the method: the
         3,440 free pages lie in some 250 runs, the longest of 157, so that a search for 512 in one run fails. This is
@@ -120,7 +119,7 @@ class ChurnedAlloc(HostBenchmark):
 class Churn(HostBenchmark):
     """A pool that goes on being churned."""
 
-    version = "1"
+    version = "2"
     params = (METHODS,)
     param_names = ("method",)
 
@@ -155,7 +154,7 @@ class Churn(HostBenchmark):
         return self.results
 
     def time_churn(self, method):
-        """Time of a mixed trace: 64 allocations of 1 to 512 pages (2,457 in all), and the 56 frees that make room.
+        """Time of a call, the mean of 64 allocations of 1 to 512 pages (2,457 in all) and the 56 frees that make room.
 
         The pool is 90 % full before and after. `floor` returns the slots of the allocations and frees nothing.
         """
@@ -170,7 +169,7 @@ class Churn(HostBenchmark):
 class Free(HostBenchmark):
     """Giving pages back to a pool that is 90 % full and has been churned."""
 
-    version = "1"
+    version = "2"
     params = (list(CHURNED_CALLS), ["kvpool", "floor"])
     param_names = ("pages", "implementation")
 
@@ -191,7 +190,7 @@ class Free(HostBenchmark):
         self.returned = self.returned[:done]
 
     def time_free(self, pages, implementation):
-        """Time to free results of `pages` pages, 200 / 160 / 40 / 5 times in a row for 1 / 8 / 64 / 512 pages.
+        """Time to free a result of `pages` pages.
 
         The slots are what `alloc` returned, whole pages in a scattered order. `floor` is the time to make as many
         slots: a free has to read each of them.
@@ -203,7 +202,7 @@ class Free(HostBenchmark):
 class Growth(Benchmark):
     """The same calls on pools of different sizes."""
 
-    version = "1"
+    version = "2"
     params = ([8_192, 65_536, 524_288, 4_194_304], list(GROWTH_CALLS), METHODS)
     param_names = ("num_pages", "pages", "method")
     # Fewer rounds of more samples than elsewhere: each round builds its pool, the largest for a second or more where
@@ -238,7 +237,7 @@ class Growth(Benchmark):
         return None if result is None else (result, free(result))
 
     def time_alloc_free(self, num_pages, pages, method):
-        """Time to allocate `pages` pages of one token and to free them again, 64 / 16 times for 8 / 512 pages.
+        """Time to allocate `pages` pages of one token and to free them again.
 
         Every page of the pool has been handed out before, and a tenth of them is free, in a shuffled FIFO order and in
         runs of at most 32 pages that are equally dense in each pool: a search for 8 pages succeeds, one for 512 fails.

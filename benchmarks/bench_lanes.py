@@ -3,8 +3,8 @@
 Unless said otherwise: 8 lanes of 32,768 pages of 64 tokens, on the CPU, owners given as an ndarray. `pages` is the size
 of a request, `owners` how it is dealt to the ranks: `round_robin`, `one_rank` (all to rank 0), or `zigzag` (16 nearly
 equal segments to ranks 0 .. 7, 7 .. 0). Lanes start from the `random` free set, a seeded half of each lane, unless
-said otherwise. `floor` is the cheapest way to return as many slots from no pool at all. A figure is the time of a whole
-trace of calls: divide it by the number of calls, which each docstring gives, and read `floor` beside it.
+said otherwise. `floor` is the cheapest way to return as many slots from no pool at all. A figure is the time of one
+call, the mean of a trace of them: read `floor` beside it.
 """
 
 import functools
@@ -24,6 +24,7 @@ SEED = 0
 
 # Calls in a trace, by the pages of each: they fit in half a lane even where one rank owns them all.
 CALLS = {1: 100, 8: 64, 64: 40, 512: 16}
+STATS_CALLS = 50
 
 
 class LaneBenchmark(Benchmark):
@@ -68,7 +69,7 @@ class LaneBenchmark(Benchmark):
 class LaneSelect(LaneBenchmark):
     """Choosing pages without taking them."""
 
-    version = "1"
+    version = "2"
     params = (OWNERS, list(CALLS), SELECTIONS)
     param_names = ("owners", "pages", "selection")
 
@@ -79,7 +80,7 @@ class LaneSelect(LaneBenchmark):
         self.calls = range(self.rehearse([functools.partial(self.call, self.request)] * CALLS[pages]))
 
     def time_select_only(self, owners, pages, selection):
-        """Time of `select_pages` for `pages` pages, 100 / 64 / 40 / 16 times for 1 / 8 / 64 / 512 pages.
+        """Time of `select_pages` for `pages` pages.
 
         Every call chooses the same pages. What `alloc_pages` takes beyond this is the change of the books and the
         making of the slots.
@@ -90,7 +91,7 @@ class LaneSelect(LaneBenchmark):
 class LaneAlloc(LaneBenchmark):
     """Allocation by owner."""
 
-    version = "1"
+    version = "2"
     params = (OWNERS, list(CALLS), [*SELECTIONS, "floor"])
     param_names = ("owners", "pages", "selection")
 
@@ -100,7 +101,7 @@ class LaneAlloc(LaneBenchmark):
         self.prepare_requests(selection, "random", owners, pages)
 
     def time_alloc_pages(self, owners, pages, selection):
-        """Time of `alloc_pages_with_owners` for `pages` pages, 100 / 64 / 40 / 16 times for 1 / 8 / 64 / 512 pages.
+        """Time of `alloc_pages_with_owners` for `pages` pages.
 
         Half of each lane is free, in short stretches: 64 pages of one rank in one stretch are searched for in vain.
         """
@@ -110,7 +111,7 @@ class LaneAlloc(LaneBenchmark):
 class LaneFreeSets(LaneBenchmark):
     """Allocation by owner, by what is free in the lanes."""
 
-    version = "1"
+    version = "2"
     params = (list(workloads.FREE_PATTERNS), SELECTIONS)
     param_names = ("free_set", "selection")
 
@@ -118,7 +119,7 @@ class LaneFreeSets(LaneBenchmark):
         self.prepare_requests(selection, free_set, "round_robin", 64)
 
     def time_alloc_pages(self, free_set, selection):
-        """Time of 40 calls of `alloc_pages_with_owners` for 64 pages round-robin, 8 of each rank.
+        """Time of `alloc_pages_with_owners` for 64 pages round-robin, 8 of each rank.
 
         `sequential`: all free. `random`: a seeded half. `owner_fragmented_later_run`: every second page, and one
         stretch as long as the whole trace needs, from page 960 of the lane, which only `contiguous` goes to.
@@ -129,7 +130,7 @@ class LaneFreeSets(LaneBenchmark):
 class LaneSmall(LaneBenchmark):
     """Allocation by owner from lanes a quarter as long."""
 
-    version = "1"
+    version = "2"
     params = (SELECTIONS,)
     param_names = ("selection",)
 
@@ -137,7 +138,7 @@ class LaneSmall(LaneBenchmark):
         self.prepare_requests(selection, "random", "round_robin", 64, lane_pages=8_192)
 
     def time_alloc_pages(self, selection):
-        """Time of 40 calls for 64 pages round-robin in 8 lanes of 8,192 pages, a seeded half of each free.
+        """Time of `alloc_pages_with_owners` for 64 pages round-robin in 8 lanes of 8,192 pages, half of each free.
 
         Beside `LaneFreeSets` with `random`, the same in lanes of 32,768 pages: a good allocator takes as long here.
         """
@@ -147,8 +148,7 @@ class LaneSmall(LaneBenchmark):
 class LaneStats(LaneBenchmark):
     """What the scheduler asks before it allocates."""
 
-    version = "1"
-    calls_each = 50
+    version = "2"
     params = ([8, 512],)
     param_names = ("pages",)
 
@@ -159,15 +159,15 @@ class LaneStats(LaneBenchmark):
         free_room_stats = pools.feature(self.pool, "compute_owner_lane_free_room_stats")
         self.free_room_stats = functools.partial(free_room_stats, target_ratio=0.15, trigger_ratio=0.05)
         calls = [functools.partial(call, self.request) for call in (self.stats, self.free_room_stats)]
-        self.calls = range(self.rehearse(calls * (self.calls_each // 2)) * 2)
+        self.calls = range(self.rehearse(calls * (STATS_CALLS // 2)))
 
     def time_stats(self, pages):
-        """Time of 50 calls of `compute_owner_lane_stats` for a request of `pages` pages, round-robin."""
+        """Time of `compute_owner_lane_stats` for a request of `pages` pages, round-robin."""
         call, request = self.stats, self.request
         self.results = [call(request) for _ in self.calls]
 
     def time_free_room_stats(self, pages):
-        """Time of 50 calls of `compute_owner_lane_free_room_stats` for `pages` pages, ratios 0.15 and 0.05."""
+        """Time of `compute_owner_lane_free_room_stats` for `pages` pages, ratios 0.15 and 0.05."""
         call, request = self.free_room_stats, self.request
         self.results = [call(request) for _ in self.calls]
 
@@ -175,7 +175,7 @@ class LaneStats(LaneBenchmark):
 class LaneFree(LaneBenchmark):
     """Giving pages back to their lanes."""
 
-    version = "1"
+    version = "2"
     params = ([8, 512], ["kvpool", "floor"])
     param_names = ("pages", "implementation")
 
@@ -192,7 +192,7 @@ class LaneFree(LaneBenchmark):
         self.calls = self.returned[: self.rehearse([functools.partial(self.call, each) for each in self.returned])]
 
     def time_free(self, pages, implementation):
-        """Time to free results of `pages` pages round-robin, 64 / 16 times in a row for 8 / 512 pages.
+        """Time to free a result of `pages` pages round-robin.
 
         `floor` is the time to make as many slots: a free has to read each of them.
         """
@@ -203,7 +203,7 @@ class LaneFree(LaneBenchmark):
 class LaneAllocCuda(LaneBenchmark):
     """Allocation by owner with the result on a CUDA device; n/a where there is none."""
 
-    version = "1"
+    version = "2"
     device = "cuda"
     params = ([64, 512], SELECTIONS)
     param_names = ("pages", "selection")
@@ -218,9 +218,9 @@ class LaneAllocCuda(LaneBenchmark):
         torch.cuda.synchronize()
 
     def time_alloc_pages(self, pages, selection):
-        """Time of `alloc_pages_with_owners` for `pages` pages round-robin, 40 / 16 times for 64 / 512 pages.
+        """Time of `alloc_pages_with_owners` for `pages` pages round-robin.
 
-        The last copy to the device has arrived when the clock stops.
+        The last copy of a trace to the device has arrived when the clock stops.
         """
         self.call_all()
         torch.cuda.synchronize()

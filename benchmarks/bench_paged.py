@@ -3,8 +3,7 @@
 The pool has 34,375 pages of 64 tokens on the CPU, three quarters of them free, in shuffled order; where they are
 sorted, a quarter is released. Requests of a batch are on average 1,000 tokens long, unless said otherwise, and
 arguments are int64 tensors. `floor` is the cheapest way to return as many slots, or page ids, from no pool at all. A
-figure is the time of a whole trace of calls: divide it by the number of calls, which each docstring gives, and read
-`floor` beside it.
+figure is the time of one call, the mean of a trace of them: read `floor` beside it.
 """
 
 import functools
@@ -56,11 +55,11 @@ class PagedBenchmark(Benchmark):
         pools.arrange_paged(self.pool, workloads.shuffled(NUM_PAGES, SEED))
         self.picture = self.pool.snapshot()
 
-    def hold(self, trace):
-        """Keep what is to be timed, and the state that it starts from."""
+    def hold(self, trace, calls_each=1):
+        """Keep what is to be timed, so many calls in each of the trace, and the state that it starts from."""
         if self.pool is not None:
             self.picture = self.pool.snapshot()
-        self.trace = trace[: self.rehearse(trace)]
+        self.trace = trace[: self.rehearse(trace, calls_each)]
         self.rewind()
 
     def call_all(self):
@@ -71,7 +70,7 @@ class PagedBenchmark(Benchmark):
 class PagedAlloc(PagedBenchmark):
     """Allocation in whole pages."""
 
-    version = "1"
+    version = "2"
     params = (list(CALLS), [*ORDERS, "pages", "floor", "floor_pages"])
     param_names = ("pages", "order")
 
@@ -89,7 +88,7 @@ class PagedAlloc(PagedBenchmark):
         self.hold([call] * CALLS[pages])
 
     def time_alloc(self, pages, order):
-        """Time of `alloc` for `pages` pages, 200 / 160 / 40 / 5 times in a row for 1 / 8 / 64 / 512 pages.
+        """Time of `alloc` for `pages` pages.
 
         `pages` is `alloc_pages` in "fifo" order, which makes no slots, and `floor_pages` np.arange beside it.
         """
@@ -99,7 +98,7 @@ class PagedAlloc(PagedBenchmark):
 class PagedDecode(PagedBenchmark):
     """One slot for each request of a batch."""
 
-    version = "1"
+    version = "2"
     params = (list(BATCHES), [*ORDERS, "lists", "floor"])
     param_names = ("batch", "order")
 
@@ -120,7 +119,7 @@ class PagedDecode(PagedBenchmark):
         self.hold(trace)
 
     def time_decode(self, batch, order):
-        """Time of 64 steps of `alloc_decode`, in which each request of the batch comes to a new page once.
+        """Time of a step of `alloc_decode`, the mean of 64, in which each request comes to a new page once.
 
         `lists` is "fifo" order with lists for arguments.
         """
@@ -130,7 +129,7 @@ class PagedDecode(PagedBenchmark):
 class PagedExtend(PagedBenchmark):
     """The slots of a prefill batch."""
 
-    version = "1"
+    version = "2"
     params = (list(PREFILLS), [*ORDERS, "floor"])
     param_names = ("batch", "order")
 
@@ -145,14 +144,14 @@ class PagedExtend(PagedBenchmark):
         self.hold([call] * calls)
 
     def time_extend(self, batch, order):
-        """Time of `alloc_extend` for `batch` requests x tokens, 40 / 2 / 8 times in a row."""
+        """Time of `alloc_extend` for `batch` requests x tokens."""
         self.call_all()
 
 
 class PagedFree(PagedBenchmark):
     """Requests that end."""
 
-    version = "1"
+    version = "2"
     params = (FREES, [*ORDERS, "floor"])
     param_names = ("way", "order")
 
@@ -162,11 +161,15 @@ class PagedFree(PagedBenchmark):
             if way == "group":
                 raise NotImplementedError("a group makes no more slots than its frees, whose floor is measured")
             sizes = [int(lengths.sum())] if way == "rows" else lengths.tolist()
-            self.hold([functools.partial(np.arange if way == "pages" else floor, size) for size in sizes])
+            self.hold_ends([functools.partial(np.arange if way == "pages" else floor, size) for size in sizes])
             return
         self.build(order)
         slots, _ = prefill(self.pool, lengths)
-        self.hold(self.calls(way, lengths, slots.split(lengths.tolist())))
+        self.hold_ends(self.calls(way, lengths, slots.split(lengths.tolist())))
+
+    def hold_ends(self, trace):
+        """Keep what ends all requests, in one call or in one for each."""
+        self.hold(trace, ENDED // len(trace))
 
     def calls(self, way, lengths, requests):
         """Return the calls that free requests in some way."""
@@ -194,11 +197,11 @@ class PagedFree(PagedBenchmark):
         return len(calls)
 
     def time_free(self, way, order):
-        """Time to free 64 requests, one after the other.
+        """Time to free a request, the mean of 64 that end one after the other.
 
-        `slots`: whole pages. `partial`: the slots that they have used. `rows`: one `free_rows` of a table. `pages`:
-        `return_pages`. `group`: as `partial`, between the begin and the end of a group. `floor` is the time to make as
-        many slots: a free has to read each of them.
+        `slots`: whole pages. `partial`: the slots that they have used. `rows`: one `free_rows` of a table of all.
+        `pages`: `return_pages`. `group`: as `partial`, between the begin and the end of a group of all.
+        `floor` is the time to make as many slots: a free has to read each of them.
         """
         self.call_all()
 
@@ -206,7 +209,7 @@ class PagedFree(PagedBenchmark):
 class PagedReads(PagedBenchmark):
     """What a pool is asked that is not an allocation, and what sets its whole state."""
 
-    version = "1"
+    version = "2"
     params = (READS, ORDERS)
     param_names = ("call", "order")
 
@@ -228,7 +231,7 @@ class PagedReads(PagedBenchmark):
         return True if result is None else result
 
     def time_calls(self, call, order):
-        """Time of 2,000 / 20 / 10 / 5 / 20 calls in a row."""
+        """Time of a call."""
         self.call_all()
 
 

@@ -38,7 +38,7 @@ COUNT_CALLS = {1: 1_000, 8: 1_000, 64: 400, 512: 80}
 class PageCalls(HostBenchmark):
     """Handing out page ids, and taking them back."""
 
-    version = "1"
+    version = "2"
     params = (list(CHURNED_CALLS), CALLS)
     param_names = ("pages", "call")
 
@@ -53,7 +53,7 @@ class PageCalls(HostBenchmark):
             self.trace = self.calls_of(pool, pages, call, calls)
             self.hold(pool)
             self.rewind()
-        self.trace = self.trace[: self.rehearse(self.trace)]
+        self.trace = self.trace[: self.rehearse(self.trace, calls // len(self.trace))]
         self.rewind()
 
     def calls_of(self, pool, pages, call, calls):
@@ -79,10 +79,11 @@ class PageCalls(HostBenchmark):
         return [functools.partial(pools.feature(pool, "return_pages"), ids, **options) for ids in taken]
 
     def time_calls(self, pages, call):
-        """Time of 200 / 160 / 40 / 5 calls in a row for 1 / 8 / 64 / 512 pages each.
+        """Time of a call for `pages` pages.
 
         `one_run` is alloc_pages by that policy, `return_front` return_pages to the front of the order, and
-        `alloc_runs_many` one call for as many requests. `take_pages` asks for pages from anywhere in the order.
+        `alloc_runs_many` a request of 200 / 160 / 40 / 5 that one call serves. `take_pages` takes from anywhere in the
+        order.
         """
         self.results = [each() for each in self.trace]
 
@@ -90,7 +91,7 @@ class PageCalls(HostBenchmark):
 class PoolReads(HostBenchmark):
     """What a pool is asked that is not an allocation: its state, its figures, another size."""
 
-    version = "1"
+    version = "2"
     params = (READS,)
     param_names = ("call",)
 
@@ -117,7 +118,7 @@ class PoolReads(HostBenchmark):
         return bench_host.NUM_PAGES
 
     def time_calls(self, call):
-        """Time of 20 / 100 / 1,000 / 100 / 20 calls, and of growing by 512 pages and shrinking again once.
+        """Time of a call; of `resize`, of two, which make the pool grow by 512 pages and shrink again.
 
         `free_page_ids` copies the whole order of 3,440 pages, `free_page_ids_64` the first 64.
         """
@@ -127,7 +128,7 @@ class PoolReads(HostBenchmark):
 class CountCalls(bench_host.Benchmark):
     """Reference counts of 34,375 pages."""
 
-    version = "1"
+    version = "2"
     params = (list(COUNT_PAGES), ["kvpool", "floor"])
     param_names = ("pages", "implementation")
 
@@ -144,6 +145,6 @@ class CountCalls(bench_host.Benchmark):
         self.trace = self.trace[: self.rehearse(self.trace)]
 
     def time_retain_release(self, pages, implementation):
-        """Time of 1,000 / 1,000 / 400 / 80 calls, retain and release in turn, of 1 / 8 / 64 / 512 pages each."""
+        """Time of a call for `pages` pages, retain and release in turn."""
         for each in self.trace:
             each()

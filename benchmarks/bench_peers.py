@@ -1,8 +1,8 @@
 """Beside the engines: the same work on kvpool and on the allocators and token lists of SGLang, vLLM and LMCache.
 
 Defined only where an engine is installed: `make peers` brings them, in an environment of its own. `peers.POOLS` says
-what each allocator is and returns; an engine that is missing reads n/a. Pools have 34,375 pages of 64 tokens. Traces
-are those of `bench_host`, called as `alloc(*request)` by everyone, `floor` too.
+what each allocator is and returns; an engine that is missing reads n/a. Pools have 34,375 pages of 64 tokens. A figure
+is the time of one call. Traces are those of `bench_host`, called as `alloc(*request)` by everyone, `floor` too.
 """
 
 import sys
@@ -121,7 +121,7 @@ def arrange_churned(pool):
 class PeerFreshAlloc(PeerBenchmark):
     """Allocation from a pool that is all free, in ascending order."""
 
-    version = "1"
+    version = "2"
     params = (list(FRESH_CALLS), ALLOCATORS + FLOORS)
     param_names = ("pages", "allocator")
 
@@ -130,7 +130,7 @@ class PeerFreshAlloc(PeerBenchmark):
         self.prepare_requests(pages, FRESH_CALLS[pages])
 
     def time_alloc(self, pages, allocator):
-        """Time to allocate `pages` pages, 200 / 160 / 96 / 20 times in a row for 1 / 8 / 64 / 512 pages."""
+        """Time to allocate `pages` pages."""
         self.allocate_all()
 
 
@@ -138,7 +138,7 @@ class PeerFreshAlloc(PeerBenchmark):
 class PeerChurnedAlloc(PeerBenchmark):
     """Allocation from a pool that is 90 % full and has been churned."""
 
-    version = "1"
+    version = "2"
     params = (list(CHURNED_CALLS), ALLOCATORS + FLOORS)
     param_names = ("pages", "allocator")
 
@@ -147,7 +147,7 @@ class PeerChurnedAlloc(PeerBenchmark):
         self.prepare_requests(pages, CHURNED_CALLS[pages])
 
     def time_alloc(self, pages, allocator):
-        """Time to allocate `pages` pages, 200 / 160 / 40 / 5 times in a row for 1 / 8 / 64 / 512 pages.
+        """Time to allocate `pages` pages.
 
         The free pages, 3,440 in some 250 runs, are the same for all at first, and freed between the timed calls.
         `lmcache` wants one run, and there is none of 512 pages: n/a.
@@ -159,7 +159,7 @@ class PeerChurnedAlloc(PeerBenchmark):
 class PeerFree(PeerBenchmark):
     """Giving pages back to a pool that is 90 % full and has been churned."""
 
-    version = "1"
+    version = "2"
     params = (list(CHURNED_CALLS), BOOKS + FLOORS)
     param_names = ("pages", "allocator")
 
@@ -178,7 +178,7 @@ class PeerFree(PeerBenchmark):
             self.returned, self.free = [self.request] * len(self.results), self.pool.alloc
 
     def time_free(self, pages, allocator):
-        """Time to free results of `pages` pages, 200 / 160 / 40 / 5 times in a row for 1 / 8 / 64 / 512 pages.
+        """Time to free a result of `pages` pages.
 
         A free has to read what it is given: `floor` is the time to make as many slots, `floor_pages` as many page ids.
         """
@@ -252,7 +252,7 @@ class PeerBooks(Benchmark):
 class PeerPrefixMatch(Benchmark):
     """The common prefix of two token sequences that are equal and share no memory."""
 
-    version = "1"
+    version = "2"
     params = (list(MATCHES), ["kvpool_int64", "kvpool_int32", "sglang", "floor"])
     param_names = ("tokens", "container")
 
@@ -273,9 +273,10 @@ class PeerPrefixMatch(Benchmark):
         if self.match(*self.arguments) != (True if container == "floor" else tokens):
             raise NotImplementedError("the match is not what it should be")
         self.calls = range(MATCHES[tokens])
+        self.share_out(MATCHES[tokens])
 
     def time_match(self, tokens, container):
-        """Time to find that all tokens match, 400 / 400 / 100 / 10 times for 100 / 1,000 / 10,000 / 100,000 tokens.
+        """Time to find that all tokens match.
 
         `sglang` is RadixKey.match on array('q'); `floor` compares the bytes of two int64 sequences.
         """
@@ -288,7 +289,7 @@ class PeerPrefixMatch(Benchmark):
 class PeerAppend(Benchmark):
     """Decoded tokens, appended one at a time to a request with a prompt of 10,000."""
 
-    version = "1"
+    version = "2"
     params = (["kvpool_buffer", "kvpool_request", "vllm", "list", "array"],)
     param_names = ("container",)
 
@@ -306,9 +307,10 @@ class PeerAppend(Benchmark):
                 "array": lambda: array("q", prompt),
             }
             self.append = make[container]().append
+        self.share_out(APPENDS)
 
     def time_append(self, container):
-        """Time to append 1,000 tokens, a call each.
+        """Time to append a token.
 
         `vllm` is the request's own method, which keeps two lists; `list` and `array` are what engines build on.
         """
@@ -331,12 +333,12 @@ class PeerReplay(bench_replay.ReplayBenchmark):
 class PeerReplayTime(PeerReplay):
     """The time that an engine's requests spend in the allocator."""
 
-    version = "1"
+    version = "2"
     params = (["conversation"], replay.ALLOCATORS)
     param_names = ("trace", "allocator")
 
     def time_allocator(self, trace, allocator):
-        """Time in the allocator for 1,000 requests: 1,000 allocations of 166 pages on average, 16,811 frees of 8."""
+        """Time in the allocator for a request, the mean of 1,000: an allocation of 166 pages and 17 frees of 8."""
         self.run()
 
 

@@ -1,7 +1,7 @@
 """The examples of docs/adopting.md beside what they replace, in the same calls: `engine` as it is, `kvpool` as pasted.
 
 Defined only where an engine is installed, as `bench_peers`. On the CPU, and so are the engines' own paths: what SGLang
-does on a GPU with its Triton kernels is not measured here.
+does on a GPU with its Triton kernels is not measured here. A figure is the time of one call, the mean of several.
 """
 
 from array import array
@@ -77,7 +77,7 @@ class DevicePool(AdoptedBenchmark):
 class AdoptedDecode(DevicePool):
     """One more slot for each request of a batch."""
 
-    version = "1"
+    version = "2"
 
     def prepare(self, batch, side):
         self.hold(side, torch.from_numpy((1_000 + workloads.draws(batch, SEED) % 8_000).astype(np.int64)))
@@ -90,7 +90,7 @@ class AdoptedDecode(DevicePool):
         self.calls = calls[: self.rehearse([lambda each=each: self.pool.alloc_decode(*each) for each in calls])]
 
     def time_alloc_decode(self, batch, side):
-        """Time to give each request one slot, 400 / 100 times in a row for 1 / 128 requests; one in 64 opens a page."""
+        """Time to give each request one slot; one in 64 opens a page."""
         alloc_decode = self.pool.alloc_decode
         for arguments in self.calls:
             alloc_decode(*arguments)
@@ -100,7 +100,7 @@ class AdoptedDecode(DevicePool):
 class AdoptedExtend(DevicePool):
     """The slots of new prompts."""
 
-    version = "1"
+    version = "2"
 
     def prepare(self, batch, side):
         self.hold(side, torch.full((batch,), PROMPTS[batch]))
@@ -111,7 +111,7 @@ class AdoptedExtend(DevicePool):
         self.pool.clear()
 
     def time_alloc_extend(self, batch, side):
-        """Time to give slots to a prompt of 8,192 tokens, 50 times in a row, or to 128 of 512 tokens, 10 times."""
+        """Time to give slots to a prompt of 8,192 tokens, or to 128 of 512 tokens."""
         alloc_extend, extension = self.pool.alloc_extend, self.extension
         self.slots = [alloc_extend(*extension) for _ in self.calls]
 
@@ -120,18 +120,19 @@ class AdoptedExtend(DevicePool):
 class AdoptedFree(DevicePool):
     """Requests that end, one after the other; the last page of each is used in part."""
 
-    version = "1"
+    version = "2"
 
     def prepare(self, batch, side):
         self.hold(side, torch.full((batch,), PROMPTS[batch] - 1))
         self.calls = range(batch)
+        self.share_out(batch)
 
     def rewind(self):
         super().rewind()
         self.requests = self.slots.split(self.lengths.tolist())
 
     def time_free(self, batch, side):
-        """Time to free 1 request of 8,191 slots, or 128 of 511, a call each."""
+        """Time to free a request: of 8,191 slots, or one of 128 of 511."""
         free = self.pool.free
         for slots in self.requests:
             free(slots)
@@ -147,7 +148,7 @@ class AdoptedFree(DevicePool):
 class AdoptedBlocks(AdoptedBenchmark):
     """vLLM's pool of 34,375 blocks with prefix caching, which has been used."""
 
-    version = "1"
+    version = "2"
     params = (list(BLOCKS), SIDES)
 
     def prepare(self, blocks, side):
@@ -161,15 +162,16 @@ class AdoptedBlocks(AdoptedBenchmark):
         for block in self.prefix:
             block.set_block_hash(b"%d" % block.block_id)
         self.calls = range(BLOCKS[blocks])
+        self.share_out(BLOCKS[blocks])
 
     def time_get_and_free(self, blocks, side):
-        """Time to get so many empty blocks and to free them, 400 / 100 / 20 times in a row for 1 / 8 / 128."""
+        """Time to get so many empty blocks and to free them."""
         get_new_blocks, free_blocks = self.pool.get_new_blocks, self.pool.free_blocks
         for _ in self.calls:
             free_blocks(get_new_blocks(blocks))
 
     def time_hit_and_free(self, blocks, side):
-        """Time to take a cached prefix of so many blocks out of the queue and to free it, as often."""
+        """Time to take a cached prefix of so many blocks out of the queue and to free it."""
         touch, free_blocks, prefix = self.pool.touch, self.pool.free_blocks, self.prefix
         for _ in self.calls:
             touch(prefix)
@@ -180,7 +182,7 @@ class AdoptedBlocks(AdoptedBenchmark):
 class AdoptedOffload(AdoptedBenchmark):
     """vLLM's offload tier on the CPU, 34,375 chunks that are all in use: each store evicts as many as it brings."""
 
-    version = "1"
+    version = "2"
     params = (BATCHES, SIDES)
 
     def prepare(self, batch, side):
@@ -191,6 +193,7 @@ class AdoptedOffload(AdoptedBenchmark):
         self.first, rest = keys[:NUM_PAGES], keys[NUM_PAGES:]
         self.batches = [rest[start : start + batch] for start in range(0, len(rest), batch)]
         self.calls = range(STORES[batch])
+        self.share_out(STORES[batch])
 
     def rewind(self):
         self.manager.reset_cache()
@@ -204,7 +207,7 @@ class AdoptedOffload(AdoptedBenchmark):
             self.manager.complete_store(keys, context)
 
     def time_store(self, batch, side):
-        """Time to store 1 / 128 chunks in the place of others, 100 / 5 times in a row."""
+        """Time to store 1 / 128 chunks in the place of others."""
         self.store(self.batches)
 
 
@@ -212,7 +215,7 @@ class AdoptedOffload(AdoptedBenchmark):
 class AdoptedRanges(AdoptedBenchmark):
     """LMCache's addresses: a heap of 64 ranges of so many pages of 4,096 bytes, every other one in use."""
 
-    version = "1"
+    version = "2"
     params = (list(RANGES), SIDES)
     param_names = ("pages", "side")
 
@@ -230,7 +233,7 @@ class AdoptedRanges(AdoptedBenchmark):
         return self.bytes
 
     def time_allocate_and_free(self, pages, side):
-        """Time to allocate a range of 1 / 64 / 256 / 6,400 pages and to free it, 200 / 200 / 50 / 10 times in a row."""
+        """Time to allocate a range of so many pages and to free it."""
         for _ in self.calls:
             self.allocate_and_free()
 
@@ -275,10 +278,14 @@ class Rows(AdoptedBenchmark):
 class AdoptedAdd(Rows):
     """New requests, each with its prompt as a list."""
 
-    version = "1"
+    version = "2"
+
+    def prepare(self, batch, side):
+        super().prepare(batch, side)
+        self.share_out(batch)
 
     def time_add_requests(self, batch, side):
-        """Time to give 1 / 128 requests of 1,000 tokens their rows."""
+        """Time to give a request of 1,000 tokens its row, one of 1 / 128."""
         add = self.add
         for row, prompt in enumerate(self.prompts):
             add(row, prompt, [])
@@ -288,12 +295,13 @@ class AdoptedAdd(Rows):
 class AdoptedAppend(Rows):
     """A token for each request of a batch."""
 
-    version = "1"
+    version = "2"
 
     def prepare(self, batch, side):
         super().prepare(batch, side)
         tokens = workloads.token_ids(batch, SEED, batch).tolist()
         self.batch = (list(range(batch)), [[each] for each in tokens] if side == "engine" else tokens)
+        self.share_out(ROWS[batch])
 
     def rewind(self):
         super().rewind()
@@ -301,7 +309,7 @@ class AdoptedAppend(Rows):
             self.add(row, prompt, [])
 
     def time_append(self, batch, side):
-        """Time to append a token to each of 1 / 128 requests, 400 / 20 times in a row."""
+        """Time to append a token to each of 1 / 128 requests."""
         append, arguments = self.append, self.batch
         for _ in self.calls:
             append(*arguments)
@@ -311,7 +319,7 @@ class AdoptedAppend(Rows):
 class AdoptedMatch(AdoptedBenchmark):
     """Keys of SGLang's prefix tree, arrays of equal tokens that share no memory."""
 
-    version = "1"
+    version = "2"
     params = (list(MATCHES), SIDES)
     param_names = ("tokens", "side")
 
@@ -320,9 +328,10 @@ class AdoptedMatch(AdoptedBenchmark):
         self.keys = [key(array("q", range(1_000, 1_000 + tokens))) for _ in range(2)]
         self.match_at = key.match_at if side == "engine" else defined(side, "sglang tokens", "match_at", None)
         self.calls = range(MATCHES[tokens])
+        self.share_out(MATCHES[tokens])
 
     def time_match(self, tokens, side):
-        """Time to find that all tokens match, 400 / 400 / 100 times in a row for 16 / 1,000 / 10,000 tokens."""
+        """Time to find that all tokens match."""
         match_at, (one, other) = self.match_at, self.keys
         for _ in self.calls:
             match_at(one, other, 0)

@@ -2,8 +2,8 @@
 
 `batch` is requests x tokens of each prompt; 1,000 tokens are decoded for each request. `container` is what holds the
 tokens: `list` and `array` (array('q')) with the code of engines, `kvpool`, and in some stages others that the docstring
-names. `floor` is the cheapest way to the same result. A figure is the time of one batch, without that of dropping its
-result.
+names. `floor` is the cheapest way to the same result. A figure is the time of one batch, or where the docstring says so
+of one step or call, without that of dropping its result.
 """
 
 import functools
@@ -39,13 +39,14 @@ class Repeated(Benchmark):
     copy; results dropped on the clock would cost what belongs to whoever holds them.
     """
 
-    def repeat_call(self, call, turns=TURNS):
-        """Time a call, as the mean of so many."""
+    def repeat_call(self, call, turns=TURNS, calls_each=1):
+        """Time a call, as the mean of so many; or one of the calls that it makes, of which the figure then is."""
         # The first call of a process also pays what is done once: it says nothing of how many calls a sample can hold.
         if turns > 1:
             call()
         self.call = call
-        self.calls = range(self.rehearse([call] * turns))
+        self.turns = range(self.rehearse([call] * turns))
+        self.calls_each = calls_each
         self.spent = 0.0
         self.timer = lambda: self.spent
 
@@ -56,13 +57,13 @@ class Repeated(Benchmark):
         """Make the calls of a sample; the clock that asv reads goes on by what one of them takes."""
         call, clock = self.call, time.perf_counter
         spent = 0.0
-        for _ in self.calls:
+        for _ in self.turns:
             start = clock()
             result = call()
             spent += clock() - start
             self.settle()
             del result
-        self.spent += spent / len(self.calls)
+        self.spent += spent / len(self.turns) / self.calls_each
 
 
 class Stage(Repeated):
@@ -168,7 +169,7 @@ class BatchTorchTensorCuda(Stage):
 class DecodeAppend(Stage):
     """The tokens that a batch decodes, a step at a time."""
 
-    version = "1"
+    version = "2"
     stage = "decode_append"
     params = (list(BATCHES), ["list", "array", "kvpool_single", "kvpool"])
 
@@ -176,11 +177,11 @@ class DecodeAppend(Stage):
         if not hasattr(self, "held"):
             self.held = stages.CONTAINERS[container](batch_tokens(batch), self.device)
             self.held.prepare(self.stage)
-            self.repeat_call(self.held.decode_append, turns=1)
+            self.repeat_call(self.held.decode_append, turns=1, calls_each=DECODED)
         self.held.rewind()
 
     def time_batch(self, batch, container):
-        """Time of 1,000 steps, each of which appends one sampled token to every request of the batch.
+        """Time of a step, the mean of 1,000, which appends one sampled token to every request of the batch.
 
         All but `kvpool` make a list of the sampled tensor and append to one request after the other. `kvpool` appends
         to a TokenTable, in one call a step.
@@ -215,48 +216,48 @@ class CacheFinishedReq(Stage):
 class PrefixMatchFrom(Repeated):
     """Two sequences of which nine tenths are known to agree, as they do to the end."""
 
-    version = "1"
+    version = "2"
     params = ([10_000, 100_000], list(token_calls.MATCHES))
     param_names = ("tokens", "container")
 
     def setup(self, tokens, container):
         if not hasattr(self, "call"):
-            self.repeat_call(token_calls.MATCHES[container](tokens).matched, turns=5)
+            self.repeat_call(token_calls.MATCHES[container](tokens).matched, 5, token_calls.REPEATS)
 
     def time_match(self, tokens, container):
-        """Time to match what is not known yet, 100 times; `floor` compares the bytes of it."""
+        """Time to match what is not known yet; `floor` compares the bytes of it."""
         self.call_all()
 
 
 class Listing(Repeated):
     """A part of a request as a list of Python ints, for what engines do with lists."""
 
-    version = "1"
+    version = "2"
     params = ([16, 1_000], list(token_calls.PARTS))
     param_names = ("tokens", "container")
 
     def setup(self, tokens, container):
         if not hasattr(self, "call"):
-            self.repeat_call(token_calls.PARTS[container](tokens).listed, turns=5)
+            self.repeat_call(token_calls.PARTS[container](tokens).listed, 5, token_calls.REPEATS)
 
     def time_list(self, tokens, container):
-        """Time of 100 lists of so many tokens; `list` is a slice of one, whose ints exist already."""
+        """Time of a list of so many tokens; `list` is a slice of one, whose ints exist already."""
         self.call_all()
 
 
 class Drafts(Repeated):
     """Speculative decoding of a request of 10,000 tokens: five are drafted at each step, two of them accepted."""
 
-    version = "1"
+    version = "2"
     params = (list(token_calls.DRAFTS),)
     param_names = ("container",)
 
     def setup(self, container):
         if not hasattr(self, "call"):
-            self.repeat_call(token_calls.DRAFTS[container]().steps, turns=5)
+            self.repeat_call(token_calls.DRAFTS[container]().steps, 5, token_calls.STEPS)
 
     def time_steps(self, container):
-        """Time of 100 steps, each of which appends the draft and takes back what was not accepted.
+        """Time of a step, which appends the draft and takes back what was not accepted.
 
         With `kvpool_viewed` there is a view of all tokens at that time, so that each step copies them.
         """
@@ -266,16 +267,16 @@ class Drafts(Repeated):
 class TableRows(Repeated):
     """The rows of a table: 256 in use, of 1,000 tokens each, and one that is free."""
 
-    version = "1"
+    version = "2"
     params = (list(token_calls.ROW_CALLS), list(token_calls.ROWS_IN))
     param_names = ("method", "container")
 
     def setup(self, method, container):
         if not hasattr(self, "call"):
-            self.repeat_call(getattr(token_calls.ROWS_IN[container](), method), turns=5)
+            self.repeat_call(getattr(token_calls.ROWS_IN[container](), method), 5, token_calls.ROWS)
 
     def time_rows(self, method, container):
-        """Time of 256 calls, one for each row; `add` also removes what was there before.
+        """Time of a call, the mean of one for each row; `add` also removes what was there before.
 
         `floor` does the same to an ndarray and a list of lengths, and checks nothing.
         """

@@ -15,6 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Benchmark:
     """The timing attributes of every benchmark: many small rounds, of a few short samples each.
 
+    A figure is what one call costs: a sample is a trace of calls, and `share_out` has asv's clock divide it.
+
     Sub-classes set `version` by hand, and raise NotImplementedError in `setup` for what the installed kvpool does not
     have or a pool cannot give, so that asv shows n/a.
     """
@@ -26,24 +28,30 @@ class Benchmark:
     # Seconds of CPU that one sample may take. Only a straightforward implementation, hundreds of times slower than the
     # floor, takes longer.
     sample_limit = 0.01
+    # Seconds, as `timer` reads them before it divides.
+    clock = staticmethod(time.perf_counter)
 
-    def rehearse(self, calls: Sequence[Callable[[], object]]) -> int:
-        """Run a trace once, outside the clock; return how many of its calls the timed function is to make.
+    def share_out(self, calls: int) -> None:
+        """Have asv's clock go by what one call takes, where the timed function makes so many."""
+        clock = self.clock
+        self.timer = lambda: clock() / calls
 
-        That is all of them, unless they take longer than `sample_limit`. Then only the first ones are timed, and the
-        clock runs faster by as much as calls are left out, so that the figure is still that of the whole trace.
+    def rehearse(self, trace: Sequence[Callable[[], object]], calls_each: int = 1) -> int:
+        """Run a trace once, outside the clock; return how much of it the timed function is to run.
+
+        That is all of it, unless it takes longer than `sample_limit`: then only its beginning is timed. The figure is
+        that of one call, of which each of the trace makes `calls_each`.
 
         Raises NotImplementedError when a call returns None: the request does not fit, and a refusal is not timed.
         """
         done = 0
         start = time.process_time()
-        while done < len(calls) and time.process_time() - start < self.sample_limit:
-            if calls[done]() is None:
+        while done < len(trace) and time.process_time() - start < self.sample_limit:
+            if trace[done]() is None:
                 raise NotImplementedError("the request does not fit")
             done += 1
-        if done < len(calls):
-            scale = len(calls) / done
-            self.timer = lambda: time.perf_counter() * scale
+        self.share_out(done * calls_each)
+        if done < len(trace):
             self.repeat = (1, 1, 0)
             self.warmup_time = 0
         return done

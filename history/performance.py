@@ -87,7 +87,6 @@ def record(traces: Sequence[Path]) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "machine": _machine(Path(conf.results_dir) / found.machine),
         "versions": {"python": found.python, **versions},
-        "calls": json.loads(_printed("-c", _CALLS)),
         "figures": _by_benchmark(found.figures),
         "stages": _swept("tokens", *STAGE_ARGUMENTS)["stages"],
         "replays": [_replayed(trace) for trace in traces] or [_replayed(None)],
@@ -108,23 +107,18 @@ def write() -> None:
 def pages(document: Mapping[str, Any]) -> dict[Path, str]:
     """Return what a recorded run becomes: the text of each file."""
     figures = _figures(document["figures"])
-    calls = {name: {int(size): count for size, count in each.items()} for name, each in document["calls"].items()}
-    alloc = per_call(figures["bench_peers.PeerChurnedAlloc.time_alloc"], calls["churned"])
-    fresh = per_call(figures["bench_peers.PeerFreshAlloc.time_alloc"], calls["fresh"])
-    free = per_call(figures["bench_peers.PeerFree.time_free"], calls["churned"])
-    match = per_call(figures["bench_peers.PeerPrefixMatch.time_match"], calls["matches"])
-    appends = {key[0]: value * 1e6 / calls["appends"][1] for key, value in _plain(figures, "PeerAppend").items()}
+    alloc = by_size(figures["bench_peers.PeerChurnedAlloc.time_alloc"])
+    fresh = by_size(figures["bench_peers.PeerFreshAlloc.time_alloc"])
+    free = by_size(figures["bench_peers.PeerFree.time_free"])
+    match = by_size(figures["bench_peers.PeerPrefixMatch.time_match"])
+    appends = {key[0]: value * 1e6 for key, value in _plain(figures, "PeerAppend").items()}
     books = {key[0]: value for key, value in _plain(figures, "PeerBooks").items()}
     retained = {key[0]: value for key, value in _plain(figures, "PeerRetention").items()}
-    growth = _growth(figures, calls["growth"])
-    threads = {
-        int(key[0]): value * 1e6 / calls["threads"][1]
-        for key, value in figures["bench_size.SharedPool.time_alloc_free"].items()
-    }
-    lanes = {
-        int(key[0]): value * 1e6 / calls["lanes"][1]
-        for key, value in figures["bench_size.Lanes.time_alloc_free"].items()
-    }
+    growth = _growth(figures)
+    threads, lanes = (
+        {int(key[0]): value * 1e6 for key, value in figures[f"bench_size.{name}.time_alloc_free"].items()}
+        for name in ("SharedPool", "Lanes")
+    )
     plots = {
         "alloc": plot(
             "Allocation on a churned pool, 90 % full", "pages of a request", "µs a call", _allocator_series(alloc)
@@ -170,9 +164,9 @@ def pages(document: Mapping[str, Any]) -> dict[Path, str]:
     return {PAGE: text} | {PLOTS / f"{name}.svg": svg for name, svg in plots.items()}
 
 
-def per_call(figures: Mapping[tuple[str, ...], float], calls: Mapping[int, int]) -> dict[tuple[int, str], float]:
-    """Return microseconds a call, by size and by what was called."""
-    return {(int(size), name): value * 1e6 / calls[int(size)] for (size, name), value in figures.items()}
+def by_size(figures: Mapping[tuple[str, ...], float]) -> dict[tuple[int, str], float]:
+    """Return microseconds, by size and by what was called."""
+    return {(int(size), name): value * 1e6 for (size, name), value in figures.items()}
 
 
 def us(value: float | None) -> str:
@@ -260,12 +254,12 @@ def _match_series(figures: Mapping[tuple[int, str], float]) -> list[Series]:
     ]
 
 
-def _growth(figures: Figures, calls: Mapping[int, int]) -> list[Series]:
+def _growth(figures: Figures) -> list[Series]:
     points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for name in ("bench_host.Growth.time_alloc_free", "bench_size.HugePool.time_alloc_free"):
         for (num_pages, size, method), value in figures[name].items():
             if method != "floor":
-                points.setdefault((method, size), []).append((int(num_pages), value * 1e6 / calls[int(size)]))
+                points.setdefault((method, size), []).append((int(num_pages), value * 1e6))
     return [
         Series(f"{method.replace('_', ' ')}, {size} pages", sorted(found), "own")
         for (method, size), found in points.items()
@@ -337,18 +331,4 @@ _VERSIONS = """
 import importlib.metadata, json
 names = ("torch", "numpy", "numba", "sglang", "vllm", "lmcache")
 print(json.dumps({name: importlib.metadata.version(name) for name in names}))
-"""
-# How many calls a figure of the suite stands for.
-_CALLS = """
-import json
-from benchmarks import bench_host, bench_peers, bench_size
-print(json.dumps({
-    "fresh": bench_host.FRESH_CALLS,
-    "churned": bench_host.CHURNED_CALLS,
-    "growth": bench_host.GROWTH_CALLS,
-    "matches": bench_peers.MATCHES,
-    "appends": {1: bench_peers.APPENDS},
-    "threads": {1: bench_size.PAIRS},
-    "lanes": {1: bench_size.LANE_PAIRS},
-}))
 """

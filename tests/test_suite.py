@@ -161,34 +161,58 @@ def test_uninstalling_removes_what_numba_compiled(tmp_path):
 
 
 class TestRehearsal:
-    def test_a_fast_trace_is_timed_whole_by_the_plain_clock(self):
-        benchmark = common.Benchmark()
-        benchmark.sample_limit = 60
-        assert benchmark.rehearse([lambda: 0] * 30) == 30
-        assert not hasattr(benchmark, "timer")
+    @pytest.fixture
+    def clock(self, monkeypatch):
+        """A clock that stands still unless a call moves it on."""
+        now = [0.0]
+        monkeypatch.setattr(common.time, "process_time", lambda: now[0])
+        monkeypatch.setattr(common.Benchmark, "clock", lambda self: now[0])
+        return now
+
+    @staticmethod
+    def taking(clock, seconds):
+        """Return a call that takes so long."""
+
+        def call():
+            clock[0] += seconds
+            return 0
+
+        return call
+
+    @staticmethod
+    def timed(benchmark, calls):
+        """Return the figure that asv reads of calls."""
+        start = benchmark.timer()
+        for each in calls:
+            each()
+        return benchmark.timer() - start
+
+    @pytest.mark.parametrize("calls_each", [1, 64])
+    def test_a_figure_is_what_one_call_costs(self, clock, calls_each):
+        benchmark, trace = common.Benchmark(), [self.taking(clock, 0.0001)] * 30
+        assert benchmark.rehearse(trace, calls_each) == 30
+        assert self.timed(benchmark, trace) == pytest.approx(0.0001 / calls_each)
+        assert benchmark.repeat == common.Benchmark.repeat
+
+    def test_a_class_may_have_a_clock_of_its_own(self):
+        class OfItsOwn(common.Benchmark):
+            clock = staticmethod(iter([4.0, 12.0]).__next__)
+
+        benchmark = OfItsOwn()
+        benchmark.share_out(4)
+        assert (benchmark.timer(), benchmark.timer()) == (1.0, 3.0)
 
     def test_a_refusal_is_not_timed(self):
         answers = iter([1, 1, None])
         with pytest.raises(NotImplementedError, match="does not fit"):
             common.Benchmark().rehearse([lambda: next(answers)] * 3)
 
-    def test_a_slow_trace_is_cut_short_and_its_time_scaled(self, monkeypatch):
-        clock = [0.0]
-
-        def call():
-            clock[0] += 0.004
-            return 0
-
-        monkeypatch.setattr(common.time, "process_time", lambda: clock[0])
-        monkeypatch.setattr(common.time, "perf_counter", lambda: clock[0])
-        benchmark = common.Benchmark()
-        calls = [call] * 30
-        done = benchmark.rehearse(calls)
+    def test_a_slow_trace_is_cut_short_and_its_figure_is_the_same(self, clock):
+        benchmark, trace = common.Benchmark(), [self.taking(clock, 0.004)] * 30
+        done = benchmark.rehearse(trace)
         assert done == math.ceil(benchmark.sample_limit / 0.004)
-        start = benchmark.timer()
-        for each in calls[:done]:
-            each()
-        assert benchmark.timer() - start == pytest.approx(30 * 0.004)
+        assert self.timed(benchmark, trace[:done]) == pytest.approx(0.004)
+        assert benchmark.repeat == (1, 1, 0)
 
 
 class TestCounts:

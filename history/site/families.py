@@ -43,7 +43,7 @@ _LONG = "'2x10000'"
 FAMILIES = (
     Family(
         "Host allocation",
-        "HostAllocator with 34,375 pages of 64 tokens, 90 % full and churned; 40 requests of 64 pages",
+        "HostAllocator with 34,375 pages of 64 tokens, 90 % full and churned; a request of 64 pages",
         r"bench_(host|replay\.ReplayTime)\.",
         (
             _row("Allocate, contiguous preferred", _CHURNED, "64", "'contiguous'", beside="floor"),
@@ -84,7 +84,7 @@ FAMILIES = (
         "A batch of two requests with prompts of 10,000 tokens, 1,000 decoded for each",
         r"bench_tokens\.(Ingest|Prefill\w+|BatchTorchTensor|DecodeAppend|FinishConcat)\.",
         (
-            _row("Ingest the prompt", "bench_tokens.Ingest.time_batch", _LONG, "'kvpool'", beside="list"),
+            _row("Ingest the prompt", "bench_tokens.Ingest.time_batch", _LONG, "'kvpool'", beside="array"),
             _row("Build the prefill", "bench_tokens.PrefillConcat.time_batch", _LONG, "'kvpool'", beside="list"),
             _row("Send it as a tensor", "bench_tokens.BatchTorchTensor.time_batch", _LONG, "'kvpool'", beside="floor"),
             _row(
