@@ -1,6 +1,6 @@
 """Measure kvpool beside the engines, in an environment that has them.
 
-asv makes that environment from ``asv.peers.conf.json``; it and its results stay below ``.asv/peers``.
+asv makes that environment, as its own but with the engines; it and its results stay below ``.asv/peers``.
 """
 
 import json
@@ -13,9 +13,8 @@ from pathlib import Path
 from asv.config import Config
 
 from history import UsageError, asv_calls, commits
-from history.paths import ROOT
+from history.paths import ROOT, SCRATCH
 
-CONFIGURATION = "asv.peers.conf.json"
 # The canary says whether the machine was disturbed.
 BENCHMARKS = ["^bench_canary", "^bench_peers"]
 TESTS = [
@@ -26,14 +25,22 @@ TESTS = [
     "tests/test_suite_sweep_implementations.py",
 ]
 
+PLACE = SCRATCH / "peers"
 PINS = ROOT / "benchmarks" / "peers.txt"
 REQUIREMENTS = ROOT / "benchmarks" / "engine_requirements.txt"
 ENGINES = ("sglang", "vllm", "lmcache")
 
 
 def configuration() -> Config:
-    """Return the configuration of what is measured beside the engines."""
-    return asv_calls.configuration(file=CONFIGURATION)
+    """Return the configuration of what is measured beside the engines: the suite's, in another environment.
+
+    The engines come without what they ask for: `benchmarks/peers.txt` pins what they need here.
+    """
+    conf = asv_calls.configuration(results=PLACE / "results", html=PLACE / "html")
+    conf.env_dir = str(PLACE / "env")
+    engines = f"in-dir={{conf_dir}} python -m pip install --no-deps -r {PINS.relative_to(ROOT)}"
+    conf.install_command = [engines, *conf.install_command]
+    return conf
 
 
 def measure(benchmarks: list[str] | None = None) -> int:

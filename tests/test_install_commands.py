@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from asv.repo import get_repo
 
-from history import asv_calls, commits
+from history import asv_calls, commits, peers
+from history.paths import SCRATCH
 
 #: What pip adds to an installation, and takes along with it.
 WRITTEN_BY_PIP = (".pyc", ".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json")
@@ -73,8 +74,21 @@ def test_commits_of_every_kind_replace_one_another_without_a_trace(installation:
         assert installation.files() == installation.before
 
 
-def test_both_configurations_build_and_remove_alike() -> None:
-    suite, peers = asv_calls.configuration(), asv_calls.configuration(file="asv.peers.conf.json")
-    assert suite.build_command == peers.build_command
-    assert suite.uninstall_command == peers.uninstall_command
-    assert suite.install_command == peers.install_command[-1:]
+def test_the_environment_beside_peers_is_the_suite_s_with_the_peers_in_it() -> None:
+    suite, beside = asv_calls.configuration().__dict__, peers.configuration().__dict__
+    own = {"install_command", "env_dir", "results_dir", "html_dir"}
+    assert {key: value for key, value in suite.items() if key not in own} == {
+        key: value for key, value in beside.items() if key not in own
+    }
+    assert beside["install_command"][1:] == suite["install_command"]
+    assert beside["install_command"][0].endswith(" -r benchmarks/peers.txt")
+    assert all(f"{SCRATCH}/peers/" in beside[key] for key in own - {"install_command"})
+
+
+def test_what_is_installed_beside_is_pinned_and_leaves_the_suite_s_pins_alone() -> None:
+    lines = [line for line in peers.PINS.read_text().splitlines() if line[:1] not in ("", "#")]
+    names = [line.split("==")[0] for line in lines]
+    assert all(len(line.split("==")) == 2 for line in lines)
+    assert set(peers.ENGINES) <= set(names)
+    assert len(set(names)) == len(names)
+    assert not {name.removeprefix("pip+") for name in asv_calls.configuration().matrix["req"]} & set(names)

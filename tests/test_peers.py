@@ -1,9 +1,7 @@
 """Each adapter gives what its peer returns: as many pages as were asked for, none twice, and all of them again."""
 
 import itertools
-import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 
 from benchmarks import peer_stages, peers, stages, workloads
 
-ROOT = Path(__file__).parent.parent
 NUM_PAGES = 600
 
 
@@ -272,27 +269,3 @@ def test_a_peer_s_container_does_at_each_stage_what_a_list_does(container, stage
     assert [list(each) if not isinstance(each, int) else each for each in found] == [
         list(each) if not isinstance(each, int) else each for each in wanted
     ]
-
-
-def configuration(name):
-    lines = (ROOT / name).read_text().splitlines()
-    return json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
-
-
-def test_the_environment_beside_peers_is_the_suite_s_with_the_peers_in_it():
-    suite, beside = configuration("asv.conf.json"), configuration("asv.peers.conf.json")
-    own = {"install_command", "env_dir", "results_dir", "html_dir", "build_cache_size", "plugins"}
-    assert {key: value for key, value in suite.items() if key not in own} == {
-        key: value for key, value in beside.items() if key not in own
-    }
-    assert beside["install_command"][1:] == suite["install_command"]
-    assert all(beside[key].startswith(".asv/") for key in ("env_dir", "results_dir", "html_dir"))
-
-
-def test_what_is_installed_beside_is_pinned_and_leaves_the_suite_s_pins_alone():
-    lines = [line for line in (ROOT / "benchmarks" / "peers.txt").read_text().splitlines() if line[:1] not in ("", "#")]
-    names = [line.split("==")[0] for line in lines]
-    assert all(len(line.split("==")) == 2 for line in lines)
-    assert set(peers.SOURCES) <= set(names)
-    assert len(set(names)) == len(names)
-    assert not {name.removeprefix("pip+") for name in configuration("asv.conf.json")["matrix"]["req"]} & set(names)
