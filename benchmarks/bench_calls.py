@@ -138,7 +138,7 @@ class LaneReturn(LaneBenchmark):
             for _ in range(calls):
                 taken.append(select(request))
                 self.pool.alloc_pages_with_owners(request)
-            self.picture = self.pool.snapshot()
+            self.snapshot = self.pool.snapshot()
             self.trace = [functools.partial(give_back, each) for each in taken]
             if call == "merge_released":
                 merge = pools.feature(self.pool, "merge_released")

@@ -32,20 +32,20 @@ class HostBenchmark(Benchmark):
     """A host pool that every timed call finds in one state."""
 
     def setup(self, *params):
-        if not hasattr(self, "picture"):
+        if not hasattr(self, "snapshot"):
             self.prepare(*params)
         self.rewind()
 
     def hold(self, pool):
         """Keep the state of a pool, for every call to start from."""
         self.pool = pool
-        self.picture = pool and pools.feature(pool, "snapshot")()
+        self.snapshot = pool and pools.feature(pool, "snapshot")()
 
     def rewind(self):
         """Drop the results of the call before, and bring the pool back."""
         self.results = None
         if self.pool is not None:
-            self.pool.restore(self.picture)
+            self.pool.restore(self.snapshot)
             pools.settle(self.pool)
 
     def prepare_requests(self, pages, method, calls, arrange):

@@ -42,13 +42,13 @@ class LaneBenchmark(Benchmark):
         """Drop the results of the call before, and bring the lanes back."""
         self.results = None
         if self.pool is not None:
-            self.pool.restore(self.picture)
+            self.pool.restore(self.snapshot)
 
     def build(self, selection, free_set, request, calls, lane_pages=LANE_PAGES):
         """Build a pool with a free set made for all the requests of a trace."""
         self.pool = pools.lane_pool(lane_pages, PAGE_SIZE, CP_SIZE, selection, self.device)
         pools.arrange_lanes(self.pool, free_set, np.tile(request, calls), SEED)
-        self.picture = pools.feature(self.pool, "snapshot")()
+        self.snapshot = pools.feature(self.pool, "snapshot")()
 
     def prepare_requests(self, selection, free_set, owners, pages, lane_pages=LANE_PAGES):
         """Prepare a trace of equal requests for slots."""
@@ -187,7 +187,7 @@ class LaneFree(LaneBenchmark):
             self.build("contiguous", "random", request, CALLS[pages])
             allocate = pools.feature(self.pool, "alloc_pages_with_owners")
             self.returned = [allocate(request) for _ in range(CALLS[pages])]
-            self.picture = self.pool.snapshot()
+            self.snapshot = self.pool.snapshot()
             self.call = pools.feature(self.pool, "free")
         self.calls = self.returned[: self.rehearse([functools.partial(self.call, each) for each in self.returned])]
 

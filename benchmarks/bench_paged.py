@@ -47,18 +47,18 @@ class PagedBenchmark(Benchmark):
         """Drop the results of the call before, and bring the pool back."""
         self.results = None
         if self.pool is not None:
-            self.pool.restore(self.picture)
+            self.pool.restore(self.snapshot)
 
     def build(self, order):
         """Build a pool and bring it to its state."""
         self.pool = pools.paged_pool(NUM_PAGES, PAGE_SIZE, order, self.device)
         pools.arrange_paged(self.pool, workloads.shuffled(NUM_PAGES, SEED))
-        self.picture = self.pool.snapshot()
+        self.snapshot = self.pool.snapshot()
 
     def hold(self, trace, calls_each=1):
         """Keep what is to be timed, so many calls in each of the trace, and the state that it starts from."""
         if self.pool is not None:
-            self.picture = self.pool.snapshot()
+            self.snapshot = self.pool.snapshot()
         self.trace = trace[: self.rehearse(trace, calls_each)]
         self.rewind()
 
@@ -217,7 +217,7 @@ class PagedReads(PagedBenchmark):
         self.build(order)
         method = self.free_pages if call == "free_pages" else getattr(self.pool, call)
         if call == "restore":
-            method = functools.partial(method, self.picture)
+            method = functools.partial(method, self.snapshot)
         # What returns nothing is no refusal.
         self.hold([functools.partial(self.made, method)] * READ_CALLS[call])
 

@@ -152,13 +152,13 @@ class Lanes(Benchmark):
             self.owners = workloads.round_robin(LANE_REQUEST, lanes)
             self.pool = pools.lane_pool(LANE_PAGES // lanes, 1, lanes, "contiguous")
             pools.arrange_lanes(self.pool, "random", self.owners, SEED)
-            self.picture = pools.feature(self.pool, "snapshot")()
+            self.snapshot = pools.feature(self.pool, "snapshot")()
             self.allocate = pools.feature(self.pool, "alloc_pages_with_owners")
             self.free = pools.feature(self.pool, "free")
             self.stats = pools.feature(self.pool, "compute_owner_lane_stats")
             self.calls = range(self.rehearse([functools.partial(self.allocate, self.owners)] * LANE_PAIRS))
         self.results = []
-        self.pool.restore(self.picture)
+        self.pool.restore(self.snapshot)
 
     def time_alloc_free(self, lanes):
         """Time of an allocation of 512 pages round-robin and of its free, a seeded half of each lane free."""

@@ -1,4 +1,4 @@
-"""Token containers: what each stage of a request's life costs, and the roads to a tensor.
+"""Token containers: what each stage of a request's life costs, and the conversions to a tensor.
 
 `batch` is requests x tokens of each prompt; 1,000 tokens are decoded for each request. `container` is what holds the
 tokens: `list` and `array` (array('q')) with the code of engines, `kvpool`, and in some stages others that the docstring
@@ -21,7 +21,7 @@ BATCHES = {"2x1000": (2, 1_000), "2x10000": (2, 10_000), "2x100000": (2, 100_000
 # Where a short prompt shows nothing that a long one does not.
 LONG_BATCHES = ["2x10000", "2x100000", "64x1000"]
 CONTAINERS = ["list", "array", "kvpool"]
-ROAD_TOKENS = [1_000, 10_000, 100_000]
+CONVERTED_TOKENS = [1_000, 10_000, 100_000]
 # Calls of which a sample is the mean, unless they take long: 0.1 ms or more.
 TURNS = 100
 
@@ -288,12 +288,12 @@ class Roads(Repeated):
 
     version = "1"
     device = "cpu"
-    params = (ROAD_TOKENS, list(stages.ROADS))
+    params = (CONVERTED_TOKENS, list(stages.CONVERSIONS))
     param_names = ("tokens", "road")
 
     def setup(self, tokens, road):
         if not hasattr(self, "call"):
-            held_in, convert = stages.ROADS[road]
+            held_in, convert = stages.CONVERSIONS[road]
             held = held_in(workloads.token_ids(tokens, SEED).tolist())
             self.repeat_call(functools.partial(convert, held, torch.device(self.device)))
 

@@ -130,11 +130,11 @@ def in_a_group() -> Any:
 
 def rewinding(pool: Any) -> Callable[[], None]:
     """Return what brings a pool back to the state it is in."""
-    picture = pools.feature(pool, "snapshot")()
+    snapshot = pools.feature(pool, "snapshot")()
     settle = getattr(pool, "largest_run", lambda: None)
 
     def rewind() -> None:
-        pool.restore(picture)
+        pool.restore(snapshot)
         settle()
 
     rewind()

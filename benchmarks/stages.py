@@ -383,8 +383,8 @@ def from_buffer(tokens: Any, device: torch.device) -> torch.Tensor:
     return torch.frombuffer(tokens, dtype=torch.int64).to(device, non_blocking=True)
 
 
-# The roads from token ids in host memory to a tensor on the device: in what the tokens are, and what is called.
-ROADS = {
+# The conversions from token ids in host memory to a tensor on the device: in what the tokens are, and what is called.
+CONVERSIONS = {
     "list": (list, from_list),
     "array": (lambda tokens: array("q", tokens), from_array),
     "buffer": (lambda tokens: array("q", tokens), from_buffer),

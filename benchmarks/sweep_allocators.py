@@ -207,10 +207,10 @@ def _prepare_host(case: Case, arguments: Namespace) -> Prepared:
         return Prepared(*sweep_implementations.prepare_host(case, arguments.host_impl, free_order))
     pool = pools.host_pool(case.pages, case.page_size)
     pools.arrange_host(pool, free_order)
-    picture = pools.feature(pool, "snapshot")()
+    snapshot = pools.feature(pool, "snapshot")()
 
     def rewind() -> int:
-        pool.restore(picture)
+        pool.restore(snapshot)
         pools.settle(pool)
         return need
 
@@ -226,7 +226,7 @@ def _prepare_l1(case: Case, arguments: Namespace) -> Prepared:
     else:
         pool = pools.lane_pool(case.pages, case.page_size, arguments.cp_size, case.selection, case.device)
     pools.arrange_lanes(pool, case.pattern, owners, arguments.seed)
-    restore = sweep_implementations.picture(pool)
+    restore = sweep_implementations.restorer(pool)
     allocate = pools.feature(pool, "alloc_pages_with_owners")
 
     def rewind() -> np.ndarray:

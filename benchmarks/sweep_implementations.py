@@ -1,8 +1,8 @@
 """The allocators sweep with other implementations than kvpool's: `--host-impl`, `--l1-impl`, `--l1-allocator`.
 
 `simple` is the straightforward allocator, lists of pages searched from the start, that kvpool's tests compare with. The
-other names are the engines' allocators of `benchmarks.peers`. Those that cannot be brought back to a state by a picture
-of it are brought there page by page before each sample, off the clock.
+other names are the engines' allocators of `benchmarks.peers`. Those that cannot be restored from a snapshot
+are brought to their state page by page before each sample, off the clock.
 """
 
 import argparse
@@ -123,7 +123,7 @@ def production_pool(arguments: Namespace, physical_pages: int, page_size: int, d
     return pool
 
 
-def picture(pool: Any) -> Callable[[], None]:
+def restorer(pool: Any) -> Callable[[], None]:
     """Return what brings a device pool back to the state that it has now."""
     if hasattr(pool, "snapshot"):
         return functools.partial(pool.restore, pool.snapshot())

@@ -57,7 +57,7 @@ def samples_of(prompt_tokens: int) -> int:
 
 
 def iterations_of(tokens: int) -> int:
-    """Return how many samples a road takes."""
+    """Return how many samples a conversion takes."""
     return max(50, 200_000 // tokens)
 
 
@@ -114,16 +114,17 @@ def measure_stage(stage: str, batch: workloads.TokenBatch, arguments: Namespace,
     return [case | {"container": name} | summary(found) for name, found in samples.items()]
 
 
-def measure_roads(tokens: int, arguments: Namespace, device: torch.device) -> Records:
-    """Measure the roads from tokens in host memory to a tensor on the device."""
+def measure_conversions(tokens: int, arguments: Namespace, device: torch.device) -> Records:
+    """Measure the conversions from tokens in host memory to a tensor on the device."""
     ids = workloads.token_ids(tokens, arguments.seed).tolist()
     calls = {
-        road: functools.partial(convert, held_in(ids), device) for road, (held_in, convert) in stages.ROADS.items()
+        road: functools.partial(convert, held_in(ids), device)
+        for road, (held_in, convert) in stages.CONVERSIONS.items()
     }
     repeat = iterations_of(tokens)
     samples = take_turns(calls, repeat, arguments.warmup, dict.fromkeys(calls, _nothing), synchronizer(device))
     case = {"tokens": tokens, "repeat": repeat}
-    return [case | {"road": road} | summary(found) for road, found in samples.items()]
+    return [case | {"road": name} | summary(found) for name, found in samples.items()]
 
 
 def _nothing() -> None:
@@ -165,15 +166,15 @@ def verdicts(totals: dict[str, float]) -> list[str]:
     return lines
 
 
-def roads_heading() -> list[str]:
-    """Return the lines above the roads."""
+def conversions_heading() -> list[str]:
+    """Return the lines above the conversions."""
     return [
         "from host memory to a tensor: us a conversion",
-        f"{'tokens':>8} {'mean of':>8}" + "".join(f"{road:>13}" for road in stages.ROADS),
+        f"{'tokens':>8} {'mean of':>8}" + "".join(f"{name:>13}" for name in stages.CONVERSIONS),
     ]
 
 
-def roads_row(records: Records) -> str:
+def conversions_row(records: Records) -> str:
     """Return the line of a number of tokens."""
     means = "".join(f"{record['mean']:13.2f}" for record in records)
     return f"{records[0]['tokens']:8} {records[0]['repeat']:8}" + means
@@ -201,9 +202,9 @@ def table(document: dict[str, Any]) -> list[str]:
     for _, records in itertools.groupby(document["stages"], lambda record: record["prompt_tokens"]):
         by_stage = itertools.groupby(records, lambda record: record["stage"])
         lines += stage_lines(given, (list(found) for _, found in by_stage))
-    lines += roads_heading()
-    by_tokens = itertools.groupby(document["roads"], lambda record: record["tokens"])
-    return lines + [roads_row(list(found)) for _, found in by_tokens]
+    lines += conversions_heading()
+    by_tokens = itertools.groupby(document["conversions"], lambda record: record["tokens"])
+    return lines + [conversions_row(list(found)) for _, found in by_tokens]
 
 
 def _titles(containers: Sequence[str]) -> list[str]:
@@ -236,7 +237,7 @@ def main(argv: list[str]) -> int:
     check_containers(command, arguments, device)
     given = {name: str(value) if name == "json_output" else value for name, value in vars(arguments).items()}
     given["device"] = str(device)
-    measured: dict[str, Records] = {"stages": [], "roads": []}
+    measured: dict[str, Records] = {"stages": [], "conversions": []}
     progress = Progress(len(arguments.prompt_tokens) * (len(stages.STAGES) + 1))
 
     def by_stage(batch: workloads.TokenBatch) -> Iterator[Records]:
@@ -251,13 +252,13 @@ def main(argv: list[str]) -> int:
         batch = workloads.token_batch(arguments.requests, prompt_tokens, arguments.decode_tokens, arguments.seed)
         for line in stage_lines(given, by_stage(batch)):
             progress.line(line)
-    for line in roads_heading():
+    for line in conversions_heading():
         progress.line(line)
     for tokens in arguments.prompt_tokens:
-        progress.show(f"roads, {tokens} tokens")
-        records = measure_roads(tokens, arguments, device)
-        measured["roads"] += records
-        progress.line(roads_row(records))
+        progress.show(f"conversions, {tokens} tokens")
+        records = measure_conversions(tokens, arguments, device)
+        measured["conversions"] += records
+        progress.line(conversions_row(records))
         progress.advance()
     progress.close()
     if arguments.json_output is not None:

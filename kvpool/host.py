@@ -292,7 +292,7 @@ class HostAllocator:
         return self._move(page_ids, "page_ids", 1, _end(front))
 
     def snapshot(self):
-        """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
+        """Return the state of the pool: immutable, and equal by content to another of the same. O(N)."""
         order = self.order
         return HostSnapshot(order.num_pages, self.page_size, order.as_bytes(NOTHING, INT64_MAX), order.num_reserved)
 

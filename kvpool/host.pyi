@@ -62,7 +62,7 @@ class HostAllocator:
         """Give pages back by their ids; return how many. As `free` otherwise."""
 
     def snapshot(self) -> HostSnapshot:
-        """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
+        """Return the state of the pool: immutable, and equal by content to another of the same. O(N)."""
 
     def restore(self, snapshot: HostSnapshot) -> None:
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N)."""

@@ -235,7 +235,7 @@ class OwnerLaneAllocator:
         return [self.physical_pages] * self.cp_size
 
     def snapshot(self):
-        """Return an immutable picture of the pool, equal by content to another of the same state. O(c P)."""
+        """Return the state of the pool: immutable, and equal by content to another of the same. O(c P)."""
         arrays: list = []
         row: cython.longlong = self._row_words()
         words = new_words(arrays, 2 * self.cp_size * row)

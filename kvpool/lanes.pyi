@@ -84,7 +84,7 @@ class OwnerLaneAllocator:
         """Return the pages of each lane, free or not."""
 
     def snapshot(self) -> LaneSnapshot:
-        """Return an immutable picture of the pool, equal by content to another of the same state. O(c P)."""
+        """Return the state of the pool: immutable, and equal by content to another of the same. O(c P)."""
 
     def restore(self, snapshot: LaneSnapshot) -> None:
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(c P)."""

@@ -341,7 +341,7 @@ class PagedAllocator:
             self._end_group(self.group, None)
 
     def snapshot(self):
-        """Return an immutable picture of the pool, equal by content to another of the same state. O(N).
+        """Return the state of the pool: immutable, and equal by content to another of the same. O(N).
 
         What a group of frees that is open has collected is part of it.
         """

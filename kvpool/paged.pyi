@@ -60,7 +60,7 @@ class PagedAllocator:
         """End the group of frees: its pages become free as those of one call, if a group is open. O(n log n)."""
 
     def snapshot(self) -> PagedSnapshot:
-        """Return an immutable picture of the pool, equal by content to another of the same state. O(N)."""
+        """Return the state of the pool: immutable, and equal by content to another of the same. O(N)."""
 
     def restore(self, snapshot: PagedSnapshot) -> None:
         """Bring the pool back to the state of a snapshot; what was handed out since is free again. O(N)."""

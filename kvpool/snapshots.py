@@ -1,4 +1,4 @@
-"""Pictures of a pool's state, whole and in figures."""
+"""Snapshots of a pool's state, whole and in figures."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class HostSnapshot:
-    """An immutable picture of a HostAllocator, equal to another of the same geometry and FIFO order."""
+    """The immutable state of a HostAllocator, equal to another of the same geometry and FIFO order."""
 
     num_pages: int
     page_size: int
@@ -49,7 +49,7 @@ class PageCountsSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LaneSnapshot:
-    """An immutable picture of an OwnerLaneAllocator, equal to another of the same geometry and page states."""
+    """The immutable state of an OwnerLaneAllocator, equal to another of the same geometry and page states."""
 
     physical_pages: int
     page_size: int
@@ -59,7 +59,7 @@ class LaneSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PagedSnapshot:
-    """An immutable picture of a PagedAllocator, equal to another of the same geometry, order and page states.
+    """The immutable state of a PagedAllocator, equal to another of the same geometry, order and page states.
 
     `group` is None, or what the group of frees that is open has: page ids that came as slots, those that came as page
     ids, and the slots of pages that were given in part.

@@ -109,7 +109,7 @@ class Browser:
         return [entry["message"] for entry in logged if entry["level"] == "SEVERE"]
 
     def screenshot(self, path: Path) -> None:
-        """Write a picture of the window as PNG."""
+        """Write a screenshot of the window as PNG."""
         import base64
 
         path.write_bytes(base64.b64decode(self._call("GET", f"{self._session}/screenshot")))

@@ -50,8 +50,8 @@ class Ours:
         assert self.pool.return_pages(page_ids) == len(page_ids)
 
     def free_sets(self) -> tuple[list[int], list[int]]:
-        picture = self.pool.snapshot()
-        sets = (np.frombuffer(each, np.int32).tolist() for each in (picture.free_pages, picture.released_pages))
+        snapshot = self.pool.snapshot()
+        sets = (np.frombuffer(each, np.int32).tolist() for each in (snapshot.free_pages, snapshot.released_pages))
         free, released = sets
         assert self.pool.free_pages.tolist() == free + released
         assert self.pool.available_size() == len(free + released) * self.pool.page_size

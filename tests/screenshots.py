@@ -1,4 +1,4 @@
-"""Take the pictures of the documents from html/: ``python -m tests.screenshots``."""
+"""Take the screenshots of the documents from html/: ``python -m tests.screenshots``."""
 
 import tempfile
 from pathlib import Path

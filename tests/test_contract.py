@@ -179,15 +179,15 @@ def test_a_snapshot_brings_the_same_addresses_back(kind: Kind, pool: Any) -> Non
     held = kind.take(pool, 9)
     assert held is not None
     pool.free(held[3 * kind.page_size : 6 * kind.page_size])
-    picture = pool.snapshot()
-    assert picture == pool.snapshot()
-    assert hash(picture) == hash(pool.snapshot())
+    snapshot = pool.snapshot()
+    assert snapshot == pool.snapshot()
+    assert hash(snapshot) == hash(pool.snapshot())
     expected = kind.take(pool, 6)
     for _ in range(3):
-        assert pool.snapshot() != picture
-        pool.restore(picture)
+        assert pool.snapshot() != snapshot
+        pool.restore(snapshot)
         pool.check()
-        assert pool.snapshot() == picture
+        assert pool.snapshot() == snapshot
         assert torch.equal(kind.take(pool, 6), expected)
         pool.free(held[: kind.page_size])
 

@@ -70,9 +70,9 @@ def test_fewest_runs_joins_the_largest_and_then_the_smallest_that_holds_the_rest
 
 def test_fewest_runs_come_ascending_also_where_the_ends_look_like_one_run() -> None:
     pool = pool_with_free(8, [0, 4, 5, 7])
-    picture = pool.snapshot()
+    snapshot = pool.snapshot()
     assert pool.alloc_fewest_runs(4).tolist() == [0, 4, 5, 7]
-    pool.restore(picture)
+    pool.restore(snapshot)
     starts, lengths = pool.alloc_runs(4)
     assert (starts.tolist(), lengths.tolist()) == ([0, 4, 7], [1, 2, 1])
 
@@ -220,10 +220,10 @@ def test_a_snapshot_tells_how_many_pages_are_reserved() -> None:
     for other in (copy.copy(pool), pickle.loads(pickle.dumps(pool))):
         assert other.num_reserved == 1
         assert other.snapshot() == pool.snapshot()
-    picture = pickle.loads(pickle.dumps(pool.snapshot()))
-    assert picture == pool.snapshot()
+    snapshot = pickle.loads(pickle.dumps(pool.snapshot()))
+    assert snapshot == pool.snapshot()
     with pytest.raises(ValueError, match="1 reserved"):
-        HostAllocator(8).restore(picture)
+        HostAllocator(8).restore(snapshot)
 
 
 def test_pages_given_back_to_the_front_are_the_next_in_the_order_given() -> None:

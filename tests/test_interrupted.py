@@ -79,10 +79,10 @@ def deferring_pool(order: str) -> PagedAllocator:
     return pool
 
 
-HOST_PICTURE = HostAllocator(700, 2).snapshot()
-LANE_PICTURE = OwnerLaneAllocator(300, 2, 2).snapshot()
-COUNTS_PICTURE = PageCounts(700).snapshot()
-PAGED_PICTURES = {order: PagedAllocator(300, 4, order=order).snapshot() for order in ("fifo", "lifo", "sorted")}
+HOST_SNAPSHOT = HostAllocator(700, 2).snapshot()
+LANE_SNAPSHOT = OwnerLaneAllocator(300, 2, 2).snapshot()
+COUNTS_SNAPSHOT = PageCounts(700).snapshot()
+PAGED_SNAPSHOTS = {order: PagedAllocator(300, 4, order=order).snapshot() for order in ("fifo", "lifo", "sorted")}
 HELD = list(range(200, 260))
 OWNERS = [0, 1, 1, 0] * 9
 
@@ -110,7 +110,7 @@ HOST_CALLS: dict[str, Callable[[Any], Any]] = {
     "return_pages to the front": lambda pool: pool.return_pages(list(range(100, 130)), front=True),
     "take_pages": lambda pool: pool.take_pages(list(range(210, 300))),
     "take_pages, not free": lambda pool: pool.take_pages(np.array([300, 301, 100])),
-    "restore": lambda pool: pool.restore(HOST_PICTURE),
+    "restore": lambda pool: pool.restore(HOST_SNAPSHOT),
     "clear": lambda pool: pool.clear(),
     "largest_run": lambda pool: pool.largest_run(),
     "snapshot": lambda pool: pool.snapshot(),
@@ -134,7 +134,7 @@ LANE_CALLS: dict[str, Callable[[Any], Any]] = {
     "free_pages, assigned": lambda pool: setattr(pool, "free_pages", torch.arange(90, 120)),
     "release_pages, assigned": lambda pool: setattr(pool, "release_pages", [101, 99]),
     "stats": lambda pool: pool.compute_owner_lane_stats(OWNERS),
-    "restore": lambda pool: pool.restore(LANE_PICTURE),
+    "restore": lambda pool: pool.restore(LANE_SNAPSHOT),
     "clear": lambda pool: pool.clear(),
     "snapshot": lambda pool: pool.snapshot(),
 }
@@ -146,7 +146,7 @@ COUNT_CALLS: dict[str, Callable[[Any], Any]] = {
     "release, tensor": lambda counts: counts.release(torch.tensor(HELD)),
     "release, not held": lambda counts: counts.release([*HELD, 600]),
     "clear": lambda counts: counts.clear(),
-    "restore": lambda counts: counts.restore(COUNTS_PICTURE),
+    "restore": lambda counts: counts.restore(COUNTS_SNAPSHOT),
     "held_page_ids": lambda counts: counts.held_page_ids(),
 }
 PAGED_HELD = list(range(400, 460))
@@ -180,7 +180,7 @@ PAGED_CALLS: dict[str, Callable[[Any], Any]] = {
     "free_group_begin": lambda pool: pool.free_group_begin(),
     "free_group_end": lambda pool: pool.free_group_end(),
     "free_pages": lambda pool: pool.free_pages,
-    "restore": lambda pool: pool.restore(PAGED_PICTURES[pool.order]),
+    "restore": lambda pool: pool.restore(PAGED_SNAPSHOTS[pool.order]),
     "clear": lambda pool: pool.clear(),
     "snapshot": lambda pool: pool.snapshot(),
 }
@@ -467,7 +467,7 @@ def test_finalisers_that_call_the_pool_run_between_steps(kind: Kind, pool: Any) 
 @pytest.mark.compiled
 def test_a_finaliser_that_restores_the_pool_takes_nothing_from_under_a_call(kind: Kind, pool: Any) -> None:
     kind.take(pool, 7)
-    picture = pool.snapshot()
+    snapshot = pool.snapshot()
     readers = [pool.snapshot, pool._books, pool.check]
     if isinstance(pool, HostAllocator):
         readers += [pool.free_page_ids, lambda: pool.free_page_ids(after=20), pool.stats, lambda: pool.resize(24)]
@@ -475,13 +475,13 @@ def test_a_finaliser_that_restores_the_pool_takes_nothing_from_under_a_call(kind
     gc.set_threshold(1)
     try:
         for turn in range(300):
-            CallsBack(lambda: pool.restore(picture))
+            CallsBack(lambda: pool.restore(snapshot))
             readers[turn % len(readers)]()
     finally:
         gc.set_threshold(*thresholds)
     gc.collect()
     pool.check()
-    assert pool.snapshot() == picture
+    assert pool.snapshot() == snapshot
 
 
 # In a process of its own, as what else runs out of memory there is not ours to say.

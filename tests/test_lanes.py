@@ -127,14 +127,14 @@ def test_lane_statistics() -> None:
 def test_a_request_that_does_not_fit_asks_for_no_memory() -> None:
     pool = OwnerLaneAllocator(1, 2**50, 2)
     pool.alloc_pages_with_owners([])
-    picture = pool.snapshot()
+    snapshot = pool.snapshot()
     assert pool.alloc_pages_with_owners([0] * 20) is None
     assert pool.alloc_pages_with_owners([0, 0]) is None
     with pytest.raises(ValueError, match="owners"):
         pool.alloc_pages_with_owners([5] * 20)
     with pytest.raises((MemoryError, ValueError)):
         pool.alloc_pages_with_owners([0, 1])
-    assert pool.snapshot() == picture
+    assert pool.snapshot() == snapshot
 
 
 @pytest.mark.parametrize(

@@ -123,17 +123,17 @@ def test_a_malformed_number_of_pages(size: Any) -> None:
 def test_snapshots_copies_and_pickles() -> None:
     counts = PageCounts(8)
     counts.retain([1, 1, 6])
-    picture = counts.snapshot()
+    snapshot = counts.snapshot()
     for other in (copy.copy(counts), copy.deepcopy(counts), pickle.loads(pickle.dumps(counts))):
-        assert other.snapshot() == picture
+        assert other.snapshot() == snapshot
         assert other.num_held == 2
         other.release([6])
         assert counts.count(6) == 1
     counts.clear()
     assert counts.num_held == 0
     counts.check()
-    assert counts.snapshot() == PageCounts(8).snapshot() != picture
-    counts.restore(picture)
+    assert counts.snapshot() == PageCounts(8).snapshot() != snapshot
+    counts.restore(snapshot)
     assert counts.release([1, 1]).tolist() == [1]
     counts.check()
     with pytest.raises(ValueError, match="9 pages"):
@@ -192,7 +192,7 @@ class CountsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.counts, self.model = PageCounts(12), Counter[int]()
-        self.pictures = [(self.counts.snapshot(), Counter[int]())]
+        self.snapshots = [(self.counts.snapshot(), Counter[int]())]
 
     @rule(ids=st.lists(st.integers(0, 11), max_size=9))
     def retain(self, ids: list[int]) -> None:
@@ -215,12 +215,12 @@ class CountsMachine(RuleBasedStateMachine):
 
     @rule()
     def keep(self) -> None:
-        self.pictures.append((self.counts.snapshot(), self.model.copy()))
+        self.snapshots.append((self.counts.snapshot(), self.model.copy()))
 
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
-        picture, model = data.draw(st.sampled_from(self.pictures))
-        self.counts.restore(picture)
+        snapshot, model = data.draw(st.sampled_from(self.snapshots))
+        self.counts.restore(snapshot)
         self.model = model.copy()
 
     @invariant()

@@ -387,7 +387,7 @@ def test_clear_drops_the_group(order: str) -> None:
     assert pool.available_size() == pool.size
 
 
-def test_a_picture_holds_the_group(order: str) -> None:
+def test_a_snapshot_holds_the_group(order: str) -> None:
     pool = taken_pool(order)
     empty = pool.snapshot()
     pool.free_group_begin()
@@ -395,18 +395,18 @@ def test_a_picture_holds_the_group(order: str) -> None:
     pool.free([12, 13], partial=True)
     pool.return_pages([7, 5])
     pool.free([8, 9, 10, 11])
-    picture = pool.snapshot()
-    assert hash(picture) == hash(pool.snapshot())
+    snapshot = pool.snapshot()
+    assert hash(snapshot) == hash(pool.snapshot())
     pool.free_group_end()
     expected = pool.free_pages.tolist()
     for other in (copy.copy(pool), pickle.loads(pickle.dumps(pool))):
-        other.restore(picture)
+        other.restore(snapshot)
         other.check()
-        assert other.snapshot() == picture
+        assert other.snapshot() == snapshot
         with unchanged(other), pytest.raises(FreeError, match="twice"):
             other.free([12], partial=True)
         other.free([14], partial=True)
-        assert other.snapshot() != picture
+        assert other.snapshot() != snapshot
         other.free_group_end()
         assert other.free_pages.tolist() == expected
     pool.restore(empty)
@@ -414,7 +414,7 @@ def test_a_picture_holds_the_group(order: str) -> None:
     assert pool.available_size() == 0
 
 
-def test_the_same_frees_in_other_calls_of_a_group_are_the_same_picture() -> None:
+def test_the_same_frees_in_other_calls_of_a_group_are_the_same_snapshot() -> None:
     pools = [taken_pool("lifo") for _ in range(2)]
     for pool in pools:
         pool.free_group_begin()

@@ -38,7 +38,7 @@ class PoolMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.held: list[int] = []
-        self.pictures: list[tuple[Any, Any, list[int]]] = []
+        self.snapshots: list[tuple[Any, Any, list[int]]] = []
 
     def state(self) -> Any:
         raise NotImplementedError
@@ -84,17 +84,17 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.pool.snapshot() == before
 
     @rule()
-    def take_a_picture(self) -> None:
-        self.pictures.append((self.pool.snapshot(), self.state(), list(self.held)))
+    def take_a_snapshot(self) -> None:
+        self.snapshots.append((self.pool.snapshot(), self.state(), list(self.held)))
 
-    @precondition(lambda self: self.pictures)
+    @precondition(lambda self: self.snapshots)
     @rule(data=st.data())
-    def restore_a_picture(self, data: st.DataObject) -> None:
-        picture, state, held = data.draw(st.sampled_from(self.pictures))
-        self.pool.restore(picture)
+    def restore_a_snapshot(self, data: st.DataObject) -> None:
+        snapshot, state, held = data.draw(st.sampled_from(self.snapshots))
+        self.pool.restore(snapshot)
         self.set_state(state)
         self.held = list(held)
-        assert self.pool.snapshot() == picture
+        assert self.pool.snapshot() == snapshot
 
     @invariant()
     def books_are_in_order(self) -> None:
@@ -172,18 +172,18 @@ class HostMachine(PoolMachine):
         former = self.pool.num_pages
         reserved = self.pool.num_reserved
         gone = set(range(max(num_pages, reserved), former))
-        picture = self.pool.snapshot()
+        snapshot = self.pool.snapshot()
         if num_pages < reserved or not gone <= set(self.oracle.free):
             with pytest.raises(ValueError, match=r"in use|num_reserved"):
                 self.pool.resize(num_pages)
-            assert self.pool.snapshot() == picture
+            assert self.pool.snapshot() == snapshot
             return
         self.pool.resize(num_pages)
         self.oracle.free = [page for page in self.oracle.free if page not in gone] + [*range(former, num_pages)]
         if num_pages != former:
             with pytest.raises(ValueError, match="snapshot"):
-                self.pool.restore(picture)
-            self.pictures = []
+                self.pool.restore(snapshot)
+            self.snapshots = []
 
     @rule(data=st.data(), limit=st.none() | st.integers(0, 9))
     def read_a_part_of_the_order(self, data: st.DataObject, limit: int | None) -> None:
@@ -278,7 +278,7 @@ class LaneMachine(PoolMachine):
 
 
 class PagedMachine(RuleBasedStateMachine):
-    """An engine's traffic beside the oracle, wrong calls among it, and pictures of all that there is."""
+    """An engine's traffic beside the oracle, wrong calls among it, and snapshots of all that there is."""
 
     @initialize(
         num_pages=st.integers(1, 30),
@@ -289,7 +289,7 @@ class PagedMachine(RuleBasedStateMachine):
         ours, self.oracle = Ours(num_pages, page_size, order), PagedOracle(num_pages, page_size, order)
         self.pool = ours.pool
         self.traffic = Traffic(ours, self.oracle, page_size, lambda below: 0)
-        self.pictures: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
+        self.snapshots: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
 
     @rule(data=st.data(), operation=st.sampled_from([*OPERATIONS, Traffic.clear]))
     def go_on(self, data: st.DataObject, operation: Any) -> None:
@@ -333,17 +333,17 @@ class PagedMachine(RuleBasedStateMachine):
         assert self.pool.snapshot() == before
 
     @rule()
-    def take_a_picture(self) -> None:
-        self.pictures.append((self.pool.snapshot(), *copy.deepcopy((vars(self.oracle), self.of_requests()))))
+    def take_a_snapshot(self) -> None:
+        self.snapshots.append((self.pool.snapshot(), *copy.deepcopy((vars(self.oracle), self.of_requests()))))
 
-    @precondition(lambda self: self.pictures)
+    @precondition(lambda self: self.snapshots)
     @rule(data=st.data())
-    def restore_a_picture(self, data: st.DataObject) -> None:
-        picture, oracle, of_requests = data.draw(st.sampled_from(self.pictures))
-        self.pool.restore(picture)
+    def restore_a_snapshot(self, data: st.DataObject) -> None:
+        snapshot, oracle, of_requests = data.draw(st.sampled_from(self.snapshots))
+        self.pool.restore(snapshot)
         vars(self.oracle).update(copy.deepcopy(oracle))
         vars(self.traffic).update(copy.deepcopy(of_requests))
-        assert self.pool.snapshot() == picture
+        assert self.pool.snapshot() == snapshot
 
     def of_requests(self) -> dict[str, Any]:
         return {name: vars(self.traffic)[name] for name in ("requests", "blocks", "grouped")}

@@ -28,7 +28,7 @@ SPECIAL = (
 # What needs no count, and so no time either, by the reason.
 UNCOUNTED = {
     "an error": {"CountError", "FreeError", "TakeError"},
-    "a picture of a state without methods, which `snapshot` and `stats` make, whose calls are counted": {
+    "a snapshot without methods, which `snapshot` and `stats` make, whose calls are counted": {
         *("HostSnapshot", "HostStats", "LaneSnapshot", "PageCountsSnapshot", "PagedSnapshot"),
     },
     "a number or word that is kept": {

@@ -120,9 +120,9 @@ def test_comparisons_agree_with_a_search(compare):
     assert compare(tokens[:0], tokens) == 0
 
 
-@pytest.mark.parametrize("road", stages.ROADS)
-def test_every_road_leads_to_the_same_tensor(road):
-    held_in, convert = stages.ROADS[road]
+@pytest.mark.parametrize("road", stages.CONVERSIONS)
+def test_every_conversion_leads_to_the_same_tensor(road):
+    held_in, convert = stages.CONVERSIONS[road]
     held = held_in([5, 6, 2**40])
     result = convert(held, torch.device("cpu"))
     assert result.dtype == torch.int64

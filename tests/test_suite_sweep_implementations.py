@@ -175,7 +175,7 @@ def test_an_sglang_without_an_allocator_by_owner_is_refused(tmp_path, capsys):
 
 def test_a_production_pool_is_brought_back_through_its_free_sets():
     pool = SimpleNamespace(free_pages=torch.arange(5), release_pages=torch.arange(5, 7))
-    restore = sweep_implementations.picture(pool)
+    restore = sweep_implementations.restorer(pool)
     pool.free_pages, pool.release_pages = torch.arange(2), torch.arange(9)
     restore()
     assert (pool.free_pages.tolist(), pool.release_pages.tolist()) == ([0, 1, 2, 3, 4], [5, 6])

@@ -101,14 +101,14 @@ class TestCommand:
         assert run.stdout.splitlines() == sweep_tokens.table(document)
         assert document["arguments"]["containers"] == ["array", "kvpool_single", "kvpool"]
         assert len(document["stages"]) == 2 * 8 * 3
-        assert len(document["roads"]) == 2 * 3
+        assert len(document["conversions"]) == 2 * 3
 
     def test_every_record_holds_its_case_and_its_figures(self, tmp_path, capsys):
         path = tmp_path / "figures.json"
         assert sweep_tokens.main([*SMALL, "--json-output", str(path)]) == 0
         document = json.loads(path.read_text())
         assert [record["stage"] for record in document["stages"][:24:3]] == list(stages.STAGES)
-        for record in document["stages"] + document["roads"]:
+        for record in document["stages"] + document["conversions"]:
             assert record["repeat"] == 7 or record["repeat"] == sweep_tokens.iterations_of(record["tokens"])
             assert 0 < record["min"] <= record["p50"] <= record["p95"] <= record["p99"] <= record["max"]
             assert record["min"] <= record["mean"] <= record["max"]
@@ -132,9 +132,9 @@ class TestCommand:
             for stage in stages.STAGES
             for container, mean in (("list", 10.0), ("array", 12.5), ("kvpool", 0.5))
         ]
-        roads = [{"tokens": 30, "repeat": 50, "road": road, "mean": 1.25} for road in stages.ROADS]
+        converted = [{"tokens": 30, "repeat": 50, "road": name, "mean": 1.25} for name in stages.CONVERSIONS]
         given = {"containers": ["list", "array", "kvpool"], "decode_tokens": 3, "requests": 2, "device": "cpu"}
-        lines = sweep_tokens.table({"arguments": given, "stages": records, "roads": roads})
+        lines = sweep_tokens.table({"arguments": given, "stages": records, "conversions": converted})
         assert lines[1].split() == ["stage", "list", "array", "-", "list", "kvpool", "-", "list"]
         assert lines[2].split() == ["ingest", "10.00", "12.50", "+2.50", "0.50", "-9.50"]
         assert lines[10].split() == ["TOTAL", "80.00", "100.00", "+20.00", "4.00", "-76.00"]

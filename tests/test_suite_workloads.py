@@ -85,7 +85,7 @@ def token_batches():
 
 
 def token_sequences():
-    sizes = [*bench_tokens.ROAD_TOKENS, bench_token_memory.TOKENS]
+    sizes = [*bench_tokens.CONVERTED_TOKENS, bench_token_memory.TOKENS]
     requests = [
         workloads.token_ids(bench_token_memory.TOKENS, bench_tokens.SEED, request)
         for request in range(bench_token_memory.REQUESTS)

@@ -32,12 +32,12 @@ class Odd(np.ndarray):
 @pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES.keys())
 def test_a_copy_has_a_state_of_its_own(kind: Kind, pool: Any, duplicate: Any) -> None:
     kind.take(pool, 5)
-    picture = pool.snapshot()
+    snapshot = pool.snapshot()
     other = duplicate(pool)
     assert type(other) is type(pool)
-    assert other.snapshot() == picture
+    assert other.snapshot() == snapshot
     kind.take(other, 4)
-    assert pool.snapshot() == picture
+    assert pool.snapshot() == snapshot
     other.check()
 
 
