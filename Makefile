@@ -49,13 +49,8 @@ endif
 # What the extension modules are built from: when one of these is newer, all are built anew.
 SOURCES := setup.py $(wildcard kvpool/*.py kvpool/*.pyx kvpool/*.pxd kvpool/*.h)
 
-# The tests of kvpool/ itself, which are those that its coverage is taken over.
-PACKAGE_TESTS := $(filter-out $(wildcard $(addprefix tests/test_,budgets* build* history* install* peers* \
-	replay* suite* traces*)), \
-	$(wildcard tests/test_*.py))
-
 .DEFAULT_GOAL := help
-.PHONY: help tools bench compare test package-tests lint coverage sanitize oldest-numpy budgets peers engine-tests performance history site selftest clean
+.PHONY: help tools bench compare test lint coverage sanitize oldest-numpy budgets peers engine-tests performance history site selftest clean
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -73,10 +68,6 @@ compare: $(READY)
 test: lint coverage
 	$(RUN) -m pytest
 
-# For whoever runs them elsewhere.
-package-tests:
-	@echo $(PACKAGE_TESTS)
-
 lint: $(READY)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
@@ -86,18 +77,18 @@ lint: $(READY)
 
 # Compiled code is invisible to coverage: for this a copy without extension modules runs as plain Python.
 coverage: $(READY)
-	$(RUN) -m tests.plain_copy $(VENV)/plain $(PACKAGE_TESTS)
+	$(RUN) -m tests.plain_copy $(VENV)/plain tests/kvpool
 	cd $(VENV)/plain && $(CURDIR)/$(RUN) -m coverage json --quiet -o $(CURDIR)/$(VENV)/coverage.json
 	$(RUN) tests/check_branches.py $(VENV)/coverage.json
 
 # Memory errors and undefined behaviour in the extension modules end the tests, with file and line. Without the leak tests,
 # which count what the allocator counts that is replaced here.
 sanitize: $(READY)
-	$(RUN) -m tests.sanitized_copy $(VENV)/sanitize --durations=10 $(filter-out tests/test_leaks.py,$(PACKAGE_TESTS))
+	$(RUN) -m tests.sanitized_copy $(VENV)/sanitize --durations=10 --ignore=tests/kvpool/test_leaks.py tests/kvpool
 
 # What is installed, built with the newest numpy and run with the oldest.
 oldest-numpy: $(READY)
-	$(RUN) -m tests.installed_copy $(VENV)/oldest-numpy $(PACKAGE_TESTS)
+	$(RUN) -m tests.installed_copy $(VENV)/oldest-numpy tests/kvpool
 
 budgets: $(READY)
 	$(RUN) -m benchmarks budgets

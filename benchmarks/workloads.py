@@ -1,7 +1,7 @@
 """What the benchmarks do: seeded, fixed workloads, built with numpy alone.
 
 No code of kvpool takes part, so that every commit is given the same work. A workload is never edited, only added to:
-`tests/test_suite_workloads.py` pins the SHA-256 of each beside the versions of the benchmarks that use it.
+`tests/benchmarks/test_workloads.py` pins the SHA-256 of each beside the versions of the benchmarks that use it.
 
 All randomness is raw 64-bit output of PCG64, which numpy keeps stable; the streams of its distributions, `shuffle` and
 `choice` may change with a version. Page ids are `int64` arrays, counted from 0.

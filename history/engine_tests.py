@@ -27,7 +27,7 @@ REQUIREMENTS = ROOT / "benchmarks" / "engine_tests.txt"
 MODELS = ROOT / "benchmarks" / "engine_models.json"
 
 # Ours: the examples of docs/adopting.md, and what drives the engines' classes beside kvpool's.
-BESIDE = ("tests/test_adopting.py", "tests/test_sglang*.py")
+BESIDE = ("tests/engines/test_adopting.py", "tests/engines/test_sglang*.py")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,190 @@
+"""That html/ is the whole new site or the whole one before, in a small repository that has a history."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from asv.config import Config
+
+import history.asv_site  # noqa: F401  (wraps Publish.run)
+from history import UsageError, commits, publish
+from history.site import libraries
+from tests.history.recorded import ALLOC, CANARY, write
+
+
+def git(folder: Path, *arguments: str) -> str:
+    settings = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+    return subprocess.run(
+        ["git", *settings, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def commit(folder: Path, speed: float, results: str = "results") -> str:
+    """Make a commit and record its speed, in a folder of results that the next commit adds."""
+    git(folder, "add", "--all")
+    git(folder, "commit", "--allow-empty", "-m", "Change")
+    found = git(folder, "rev-parse", "HEAD")
+    write(folder / results, found, {CANARY: [1e-4], ALLOC: [speed] * 4})
+    return found
+
+
+def use(folder: Path, monkeypatch) -> None:
+    """Let the package work in this repository."""
+
+    def configuration(results=None, html=None):
+        places = {"results_dir": str(results or folder / "results"), "html_dir": str(html or folder / "html")}
+        return Config.from_json({"project": "kvpool", "repo": str(folder), "branches": ["main"], **places})
+
+    monkeypatch.setattr("history.asv_calls.configuration", configuration)
+    for module in (commits, publish):
+        monkeypatch.setattr(module, "ROOT", folder)
+    monkeypatch.setattr(publish, "SCRATCH", folder / ".asv")
+    # The libraries of the page are not what is asked here.
+    monkeypatch.setattr(libraries, "bring", lambda vendor: "not brought")
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-b", "main")
+    (folder / ".gitignore").write_text("/.asv/\n")
+    for speed in (1e-3, 1e-3, 1e-5):
+        commit(folder, speed)
+    (folder / "html").mkdir()
+    (folder / "html" / "index.html").write_text("the site before")
+    git(folder, "add", "--all")
+    git(folder, "commit", "-m", "Record")
+    use(folder, monkeypatch)
+    return folder
+
+
+def site(folder: Path) -> dict[str, bytes]:
+    html = folder / "html"
+    return {str(path.relative_to(html)): path.read_bytes() for path in html.rglob("*") if path.is_file()}
+
+
+def refused(folder: Path, error: type[BaseException] = UsageError) -> str:
+    """Return why the site is not published, and assert that it is as it was."""
+    before = site(folder)
+    with pytest.raises(error) as raised:
+        publish.recorded()
+    assert site(folder) == before
+    return str(raised.value)
+
+
+def test_a_whole_site_takes_the_place_of_the_one_before(repository, capsys):
+    publish.recorded()
+    found = site(repository)
+    assert found["index.html"] != b"the site before"
+    assert any(name.startswith("graphs/") for name in found)
+    assert f"The site is in {repository / 'html' / 'index.html'}" in capsys.readouterr().out
+    assert git(repository, "status", "--porcelain", "--", ":!html") == ""
+    assert not (repository / ".asv" / "site").exists()
+
+
+def result(folder: Path) -> Path:
+    return next((folder / "results" / "m").glob("*-env.json"))
+
+
+@pytest.mark.parametrize("which", ["benchmarks.json", "m/machine.json", "result"])
+@pytest.mark.parametrize("keep", [0, 1, 40])
+def test_a_truncated_file_is_named(repository, which, keep):
+    path = result(repository) if which == "result" else repository / "results" / which
+    path.write_bytes(path.read_bytes()[:keep])
+    assert refused(repository).startswith(f"{path.relative_to(repository)} cannot be used (JSONDecodeError: ")
+
+
+def test_a_file_that_is_whole_and_says_something_else_is_named(repository):
+    path = result(repository)
+    path.write_text('{"version": 2}')
+    assert f"{path.relative_to(repository)} cannot be used (UserError: " in refused(repository)
+
+
+@pytest.mark.parametrize("which", ["m/machine.json", "result"])
+def test_a_file_that_git_has_and_the_folder_has_not_is_named(repository, which):
+    path = result(repository) if which == "result" else repository / "results" / which
+    path.unlink()
+    assert refused(repository).startswith(f"{path.relative_to(repository)} is missing, which git has")
+
+
+def test_a_machine_that_git_does_not_have_either_is_named(repository):
+    git(repository, "rm", "-q", "results/m/machine.json")
+    assert "results/m/machine.json cannot be used (it is missing)" in refused(repository)
+
+
+def test_no_record_at_all_says_what_to_do(repository):
+    shutil.rmtree(repository / "results")
+    assert "'make history' measures the milestones" in refused(repository)
+
+
+def test_a_shallow_clone_is_named(repository, tmp_path, monkeypatch):
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", str(shallow))
+    use(shallow, monkeypatch)
+    text = refused(shallow)
+    assert text.startswith("3 of 3 recorded commits are not in the branch main: ")
+    assert "this is a shallow clone: 'git fetch --unshallow'" in text
+    with pytest.raises(UsageError, match=r"not in this repository.*this is a shallow clone"):
+        publish.beside_history(shallow / "results")
+
+
+def test_a_commit_of_another_branch_is_named(repository):
+    git(repository, "checkout", "-q", "-b", "other")
+    other = commit(repository, 1e-4)
+    git(repository, "checkout", "-q", "main")
+    assert refused(repository) == f"1 of 4 recorded commits are not in the branch main: {other[:8]}"
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_site_that_is_not_finished_is_not_shown(repository, error, monkeypatch):
+    def fail(*_):
+        raise error("planted")
+
+    monkeypatch.setattr("history.asv_site.finish", fail)
+    assert "planted" in refused(repository, error)
+
+
+def test_a_site_without_graphs_is_not_shown(repository, monkeypatch):
+    monkeypatch.setattr("asv.commands.publish.Publish.iter_results", staticmethod(lambda *_: iter(())))
+    assert refused(repository).startswith("the new site lacks ")
+
+
+def test_a_site_that_cannot_be_put_in_place_leaves_the_one_before(repository, monkeypatch):
+    move = shutil.move
+
+    def full(source, target):
+        if source.name == "new":
+            raise OSError("No space left on device")
+        return move(source, target)
+
+    monkeypatch.setattr(shutil, "move", full)
+    assert "No space left" in refused(repository, OSError)
+
+
+def test_what_was_measured_of_commits_that_are_gone_is_left_out(repository, capsys):
+    git(repository, "checkout", "-q", "-b", "other")
+    commit(repository, 1e-4, ".asv/results")
+    gone = commit(repository, 1e-4, ".asv/results")
+    git(repository, "reset", "-q", "--hard", "HEAD~1")
+    publish.beside_history(repository / ".asv" / "results")
+    assert f"Not shown: {gone[:8]}, which no branch has any more." in capsys.readouterr().out
+    assert len(list((repository / ".asv" / "together" / "m").glob("*-env.json"))) == 4
+    assert (repository / ".asv" / "html" / "index.json").is_file()
+    assert site(repository) == {"index.html": b"the site before"}
+
+
+def test_what_was_measured_here_wins_over_what_is_recorded(repository):
+    recorded = result(repository)
+    found = json.loads(recorded.read_text())["commit_hash"]
+    write(repository / ".asv" / "results", found, {CANARY: [7.0], ALLOC: [1.0] * 4})
+    write(repository / ".asv" / "results", found, {CANARY: [3.0], ALLOC: [1.0] * 4}, machine="newcomer")
+    publish.beside_history(repository / ".asv" / "results")
+    together = repository / ".asv" / "together"
+    figures = [
+        json.loads((together / name / recorded.name).read_text())["results"][CANARY][0] for name in ("m", "newcomer")
+    ]
+    assert figures == [[7.0], [3.0]]
+    assert len(list(together.glob("*/*-env.json"))) == 4
