@@ -1,8 +1,8 @@
 """The allocators sweep with other implementations than kvpool's: `--host-impl`, `--l1-impl`, `--l1-allocator`.
 
-`simple` is the straightforward allocator, lists of pages searched from the start, that kvpool's tests compare with. The
-other names are the engines' allocators of `benchmarks.peers`. Those that cannot be restored from a snapshot
-are brought to their state page by page before each sample, off the clock.
+`simple` is the straightforward allocator of `oracle`, lists of pages searched from the start, that kvpool's tests
+compare with. The other names are the engines' allocators of `benchmarks.peers`. Those that cannot be restored from a
+snapshot are brought to their state page by page before each sample, off the clock.
 """
 
 import argparse
@@ -242,8 +242,8 @@ def _simple_l1(case: Any, lanes: list[np.ndarray], owners: np.ndarray, cp_size: 
 
 
 def _oracle() -> Any:
-    # The tests are beside the benchmarks in the repository, and in no installed package.
-    return importlib.import_module("tests.oracle")
+    # Beside the benchmarks in the repository, and not where asv imports them.
+    return importlib.import_module("oracle")
 
 
 def _ascends(page_ids: Any, stride: int) -> bool:

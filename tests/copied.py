@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 #: What the package's tests and its build need.
-NEEDED = ("kvpool", "tests", "docs", "setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in")
+NEEDED = ("kvpool", "oracle.py", "tests", "docs", "setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in")
 
 
 def copy_into(folder: Path, names: tuple[str, ...] = NEEDED) -> None:

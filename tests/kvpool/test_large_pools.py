@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kvpool import HostAllocator, OwnerLaneAllocator
-from tests.oracle import HostOracle, LaneOracle, runs
+from oracle import HostOracle, LaneOracle, runs
 
 POLICIES = ("fifo", "contiguous", "fewest_runs")
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from kvpool import FreeError, PagedAllocator, PagedSnapshot
+from oracle import PagedOracle
 from tests.kvpool.pools import INPUTS
 from tests.kvpool.test_contract import unchanged
-from tests.oracle import PagedOracle
 from tests.paged_traffic import OPERATIONS, Ours, Traffic
 
 ORDERS = ("fifo", "lifo", "sorted")

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from kvpool import FreeError, PagedAllocator
+from oracle import PagedOracle
 from tests.kvpool.devices import FakeDevice
-from tests.oracle import PagedOracle
 from tests.paged_traffic import OPERATIONS, Ours, Traffic
 
 PAGE = 4

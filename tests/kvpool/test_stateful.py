@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kvpool import FreeError, HostAllocator, HostStats, OwnerLaneAllocator, TakeError, page_runs
+from oracle import HostOracle, LaneOracle, PagedOracle, runs
 from tests.kvpool.compiled import COMPILED
-from tests.oracle import HostOracle, LaneOracle, PagedOracle, runs
 from tests.paged_traffic import OPERATIONS, Ours, Traffic
 
 POLICIES = {
