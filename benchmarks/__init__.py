@@ -1,4 +1,4 @@
-"""The asv suite of kvpool, and the sweeps that run its cases by hand (`python -m benchmarks`)."""
+"""The asv suite of kvpool: what asv imports, and nothing else; `python -m benchmarks` runs its cases by hand."""
 
 import ctypes
 import os

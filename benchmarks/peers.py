@@ -27,7 +27,6 @@ import numpy as np
 import torch
 
 from benchmarks import pools
-from benchmarks.sweep_common import Parser
 
 
 class MissingPeerError(Exception):
@@ -451,18 +450,3 @@ def free_pages(pool: Pool, pages: list[tuple[Any, ...]]) -> None:
         return
     for page in reversed(pages) if pool.lifo else pages:
         pool.free(*page)
-
-
-def main(argv: list[str]) -> int:
-    """Run `python -m benchmarks peers`: say which engines are there; return 1 where one is not."""
-    Parser("peers", "Say which engines' allocators and token containers can be measured here.").parse_args(argv)
-    missing = {}
-    for engine, source in SOURCES.items():
-        for name, (module, _) in source.classes.items():
-            try:
-                peer_class(engine, name)
-                print(f"{engine} {version(engine)}: {module}.{name}")
-            except MissingPeerError as error:
-                missing[f"n/a: {error}"] = None
-    print("\n".join(missing), end="\n" if missing else "")
-    return 1 if missing else 0

@@ -7,31 +7,32 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import peers, sweep_allocators, sweep_implementations, workloads
+from benchmarks import peers, workloads
+from sweeps import allocators, implementations
 
 SMALL = ["--host-pages", "64", "--physical-pages", "32", "--request-pages", "1,8", "--repeat", "3", "--warmup", "1"]
 
 
-def allocators(*arguments):
-    return sweep_allocators.main([*SMALL, *arguments])
+def sweep(*arguments):
+    return allocators.main([*SMALL, *arguments])
 
 
 def records(tmp_path, *arguments):
     output = tmp_path / "figures.json"
-    assert allocators(*arguments, "--json-output", str(output)) == 0
+    assert sweep(*arguments, "--json-output", str(output)) == 0
     return json.loads(output.read_text())["records"]
 
 
 def refused(capsys, *arguments):
     with pytest.raises(SystemExit) as error:
-        allocators(*arguments)
+        sweep(*arguments)
     printed = capsys.readouterr()
     assert (error.value.code, printed.out) == (2, "")
     assert printed.err.count("\n") == 1
     return printed.err
 
 
-@pytest.fixture(params=sweep_implementations.ENGINES)
+@pytest.fixture(params=implementations.ENGINES)
 def engine(request):
     try:
         peers.POOLS[request.param](1, 1)
@@ -49,7 +50,7 @@ def test_simple_is_measured_as_kvpool_is(tmp_path):
 
 
 def test_what_simple_does_not_have_is_skipped(capsys):
-    assert allocators("--bench", "l1", "--l1-impl", "simple", "--l1-ops", "stats,select_only") == 0
+    assert sweep("--bench", "l1", "--l1-impl", "simple", "--l1-ops", "stats,select_only") == 0
     assert "simple has no select_only" in capsys.readouterr().out
 
 
@@ -70,7 +71,7 @@ def test_an_engine_s_pool_is_measured_as_a_device_tier_of_one_lane(tmp_path, eng
 
 def test_an_engine_s_pool_starts_each_sample_with_the_same_pages(engine):
     order = workloads.shuffled(64, 3)[:20].tolist()
-    state = sweep_implementations._Engine(peers.POOLS[engine](64, 4), 64, order, 4)
+    state = implementations._Engine(peers.POOLS[engine](64, 4), 64, order, 4)
     results = []
     for _ in range(3):
         request = state.rewind()
@@ -175,7 +176,7 @@ def test_an_sglang_without_an_allocator_by_owner_is_refused(tmp_path, capsys):
 
 def test_a_production_pool_is_brought_back_through_its_free_sets():
     pool = SimpleNamespace(free_pages=torch.arange(5), release_pages=torch.arange(5, 7))
-    restore = sweep_implementations.restorer(pool)
+    restore = implementations.restorer(pool)
     pool.free_pages, pool.release_pages = torch.arange(2), torch.arange(9)
     restore()
     assert (pool.free_pages.tolist(), pool.release_pages.tolist()) == ([0, 1, 2, 3, 4], [5, 6])

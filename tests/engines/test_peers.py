@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from asv_runner.discovery import disc_benchmarks, get_benchmark_from_name
 
-from benchmarks import peer_stages, peers, stages, workloads
+from benchmarks import peers, stages, workloads
+from sweeps import peer_stages
 
 NUM_PAGES = 600
 

@@ -12,7 +12,7 @@ from tests.copied import NEEDED, ROOT, copy_into
 
 PACKAGE = {each.name for each in (ROOT / "kvpool").iterdir() if each.suffix in (".py", ".pyx", ".pxd", ".h", ".pyi")}
 #: What is in the repository, and no part of the package.
-BESIDE = ("benchmarks", "history", "oracle.py", "results", "tests")
+BESIDE = ("benchmarks", "history", "oracle.py", "results", "sweeps", "tests")
 
 
 @pytest.fixture(scope="module")

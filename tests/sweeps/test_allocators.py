@@ -14,19 +14,20 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import pools, sweep_allocators, sweep_common, workloads
+from benchmarks import pools, workloads
+from sweeps import allocators, common
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--host-pages", "64", "--physical-pages", "32", "--request-pages", "1,8", "--repeat", "3", "--warmup", "1"]
 
 
-def allocators(*arguments):
-    return sweep_allocators.main([*SMALL, *arguments])
+def sweep(*arguments):
+    return allocators.main([*SMALL, *arguments])
 
 
 @functools.cache
 def parse(*arguments):
-    return sweep_allocators.parser().parse_args(arguments)
+    return allocators.parser().parse_args(arguments)
 
 
 class TestArguments:
@@ -62,9 +63,9 @@ class TestArguments:
 
     @pytest.mark.parametrize(("arguments", "said"), WRONG, ids=lambda value: " ".join(value))
     def test_a_wrong_one_is_named_in_one_line_before_anything_runs(self, arguments, said, capsys, monkeypatch):
-        monkeypatch.setattr(sweep_allocators, "measure", lambda *_: pytest.fail("something ran"))
+        monkeypatch.setattr(allocators, "measure", lambda *_: pytest.fail("something ran"))
         with pytest.raises(SystemExit) as stop:
-            sweep_allocators.main(arguments)
+            allocators.main(arguments)
         out, err = capsys.readouterr()
         assert stop.value.code == 2
         assert out == ""
@@ -75,7 +76,7 @@ class TestArguments:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
     def test_a_device_that_is_not_there(self, capsys):
         with pytest.raises(SystemExit) as stop:
-            allocators("--device", "cuda")
+            sweep("--device", "cuda")
         assert stop.value.code == 2
         assert "write --device cpu" in capsys.readouterr().err
 
@@ -83,24 +84,24 @@ class TestArguments:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         with pytest.raises(SystemExit) as stop:
-            allocators("--device", "cuda", "--cuda-device", "2")
+            sweep("--device", "cuda", "--cuda-device", "2")
         assert stop.value.code == 2
         assert "write 0 to 1" in capsys.readouterr().err
 
     def test_an_output_file_that_could_be_written_is_not_left_empty(self, tmp_path):
         new, old = tmp_path / "new.json", tmp_path / "old.json"
         old.write_text("kept")
-        sweep_common.output_file(str(new))
-        sweep_common.output_file(str(old))
+        common.output_file(str(new))
+        common.output_file(str(old))
         assert not new.exists()
         assert old.read_text() == "kept"
 
     def test_host_pools_by_pages_and_by_size_are_merged_sorted_and_distinct(self):
-        assert sweep_allocators.host_pages(parse()) == [8_192, 16_384, 32_768]
-        assert sweep_allocators.host_pages(parse("--host-sizes-gb", "220,0.0128")) == [2, 34_375]
+        assert allocators.host_pages(parse()) == [8_192, 16_384, 32_768]
+        assert allocators.host_pages(parse("--host-sizes-gb", "220,0.0128")) == [2, 34_375]
         merged = parse("--host-pages", "34375,10,34375", "--host-sizes-gb", "220,0.0128")
-        assert sweep_allocators.host_pages(merged) == [2, 10, 34_375]
-        assert sweep_allocators.host_pages(parse("--host-sizes-gb", "1", "--bytes-per-token", "500")) == [31_250]
+        assert allocators.host_pages(merged) == [2, 10, 34_375]
+        assert allocators.host_pages(parse("--host-sizes-gb", "1", "--bytes-per-token", "500")) == [31_250]
 
     def test_the_defaults_are_the_issue_s(self):
         arguments = parse()
@@ -126,7 +127,7 @@ class TestArguments:
 class TestCommand:
     def test_json_reads_back_into_the_same_table(self, tmp_path):
         path = tmp_path / "figures.json"
-        options = ["--request-pages", "1,8,40", "--l1-ops", ",".join(sweep_allocators.L1_OPS)]
+        options = ["--request-pages", "1,8,40", "--l1-ops", ",".join(allocators.L1_OPS)]
         run = subprocess.run(
             [sys.executable, "-m", "benchmarks", "allocators", *SMALL, *options, "--json-output", str(path)],
             cwd=ROOT,
@@ -136,14 +137,14 @@ class TestCommand:
         )
         document = json.loads(path.read_text())
         assert run.stderr == "", "a progress bar in a pipe"
-        assert run.stdout.splitlines() == sweep_allocators.table(document)
+        assert run.stdout.splitlines() == allocators.table(document)
         assert len(document["records"]) + len(document["skipped"]) == 3 * 3 * 4 + 3 * 3 * 3 * 5 * 2
         assert run.stdout.splitlines()[-1].startswith("skipped: l1 ")
         assert document["arguments"]["request_pages"] == [1, 8, 40]
 
     def test_every_record_holds_its_case_and_its_figures(self, tmp_path):
         path = tmp_path / "figures.json"
-        assert allocators("--bench", "host", "--host-methods", "fewest_runs", "--json-output", str(path)) == 0
+        assert sweep("--bench", "host", "--host-methods", "fewest_runs", "--json-output", str(path)) == 0
         for record in json.loads(path.read_text())["records"]:
             assert record["bench"] == "host"
             assert record["method"] == "fewest_runs"
@@ -153,7 +154,7 @@ class TestCommand:
             assert record["contiguous_share"] == 1
 
     def test_what_does_not_fit_is_skipped_and_named_at_the_end(self, capsys):
-        assert allocators("--request-pages", "8,40,65", "--host-methods", "fifo", "--bench", "host") == 0
+        assert sweep("--request-pages", "8,40,65", "--host-methods", "fifo", "--bench", "host") == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line.startswith("host") for line in lines] == [False] + [True] * 5 + [False] * 4
         skipped = [line for line in lines if line.startswith("skipped: ")]
@@ -161,7 +162,7 @@ class TestCommand:
         assert "fragmented_prefix_later_run, 64 pages, request 40" in skipped[0]
 
     def test_a_lane_that_is_short_is_skipped(self, capsys):
-        assert allocators("--bench", "l1", "--request-pages", "17", "--l1-ops", "alloc_pages,free,stats") == 0
+        assert sweep("--bench", "l1", "--request-pages", "17", "--l1-ops", "alloc_pages,free,stats") == 0
         out = capsys.readouterr().out
         # Half of a lane of 32 is 16 pages: one rank cannot have 17 of a random half.
         assert "skipped: l1 alloc_pages fifo random one_rank" in out
@@ -169,7 +170,7 @@ class TestCommand:
 
     def test_a_kvpool_without_an_allocator_is_named(self, capsys, monkeypatch):
         monkeypatch.setattr(pools, "OwnerLaneAllocator", None)
-        assert allocators("--bench", "l1") == 0
+        assert sweep("--bench", "l1") == 0
         assert "this kvpool has no OwnerLaneAllocator" in capsys.readouterr().out
 
     @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
@@ -179,7 +180,7 @@ class TestCommand:
         leader, follower = pty.openpty()
         with os.fdopen(follower, "w") as terminal:
             output = io.StringIO()
-            progress = sweep_common.Progress(4, output=output, bar=terminal)
+            progress = common.Progress(4, output=output, bar=terminal)
             progress.show("first case")
             progress.line("a figure")
             progress.advance("second case")
@@ -199,7 +200,7 @@ class TestCommand:
 class TestFigures:
     def test_percentiles_are_linear_in_the_rank(self):
         samples = [float(value) for value in range(20, 0, -1)]
-        found = sweep_common.summary(samples)
+        found = common.summary(samples)
         assert found == pytest.approx(
             {"mean": 10.5, "p50": 10.5, "p95": 1 + 19 * 0.95, "p99": 1 + 19 * 0.99, "min": 1, "max": 20}
         )
@@ -216,8 +217,8 @@ class TestFigures:
         ],
     )
     def test_contiguous_share_of_the_host(self, pattern, method, share):
-        case = sweep_allocators.Case("host", method, "", pattern, "", "cpu", 64, 8, 64)
-        assert sweep_allocators.measure(case, parse(*SMALL))["contiguous_share"] == share
+        case = allocators.Case("host", method, "", pattern, "", "cpu", 64, 8, 64)
+        assert allocators.measure(case, parse(*SMALL))["contiguous_share"] == share
 
     @pytest.mark.parametrize(
         ("op", "pattern", "selection", "share"),
@@ -234,20 +235,20 @@ class TestFigures:
         ],
     )
     def test_contiguous_share_of_the_lanes(self, op, pattern, selection, share):
-        case = sweep_allocators.Case("l1", op, selection, pattern, "round_robin", "cpu", 64, 32, 64)
-        assert sweep_allocators.measure(case, parse(*SMALL))["contiguous_share"] == share
+        case = allocators.Case("l1", op, selection, pattern, "round_robin", "cpu", 64, 32, 64)
+        assert allocators.measure(case, parse(*SMALL))["contiguous_share"] == share
 
     def test_each_sample_starts_from_the_state_of_the_pattern(self):
-        case = sweep_allocators.Case("host", "contiguous", "", "fragmented_prefix_later_run", "", "cpu", 64, 8, 64)
-        prepared = sweep_allocators.prepare(case, parse(*SMALL))
+        case = allocators.Case("host", "contiguous", "", "fragmented_prefix_later_run", "", "cpu", 64, 8, 64)
+        prepared = allocators.prepare(case, parse(*SMALL))
         results = [prepared.call(prepared.prepare()).tolist() for _ in range(3)]
         assert results[0] == results[1] == results[2] == list(range(8 * 64))
-        case = sweep_allocators.Case("host", "fifo", "", "fragmented_prefix_later_run", "", "cpu", 64, 8, 64)
-        prepared = sweep_allocators.prepare(case, parse(*SMALL))
+        case = allocators.Case("host", "fifo", "", "fragmented_prefix_later_run", "", "cpu", 64, 8, 64)
+        prepared = allocators.prepare(case, parse(*SMALL))
         for _ in range(2):
             slots = prepared.call(prepared.prepare())
             order = workloads.fragmented_prefix_later_run(64, 8, 0)
-            assert np.array_equal(sweep_allocators.pages_of(slots, 64), order[:8])
+            assert np.array_equal(allocators.pages_of(slots, 64), order[:8])
 
     def test_lanes_start_from_their_free_set(self):
         pool = pools.lane_pool(32, 64, 3, "fifo")

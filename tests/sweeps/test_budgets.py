@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import budgets, budgets_allocators
-from benchmarks.budgets import Line
+from sweeps import budgets, budgets_allocators
+from sweeps.budgets import Line
 
 
 def family(monkeypatch: pytest.MonkeyPatch, measured: list[float]) -> list[float]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import stages, sweep_tokens, workloads
+from benchmarks import stages, workloads
+from sweeps import tokens as sweep_tokens
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--prompt-tokens", "300,200", "--decode-tokens", "3", "--repeat", "7", "--warmup", "1"]

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import torch
 
 from benchmarks import bench_token_memory, common, stages, token_calls, workloads
-from benchmarks.budgets import Line, Measure
 from benchmarks.common import book_bytes
-from benchmarks.stages import TokenBuffer, TokenTable, match_prefix
-from benchmarks.sweep_tokens import measure_stage
+from kvpool import TokenBuffer, TokenTable, match_prefix
+from sweeps.budgets import Line, Measure
+from sweeps.tokens import measure_stage
 
 TOKENS = 100_000
 ROWS = 256

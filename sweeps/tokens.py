@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from benchmarks import peer_stages, stages, workloads
-from benchmarks.sweep_common import (
+from benchmarks import stages, workloads
+from sweeps import peer_stages
+from sweeps.common import (
     Parser,
     Progress,
     add_device,

@@ -7,7 +7,6 @@ snapshot are brought to their state page by page before each sample, off the clo
 
 import argparse
 import functools
-import importlib
 import importlib.util
 import re
 from argparse import Namespace
@@ -19,7 +18,8 @@ import numpy as np
 import torch
 
 from benchmarks import peers, pools
-from benchmarks.sweep_common import Parser
+from oracle import HostOracle, LaneOracle
+from sweeps.common import Parser
 
 OWN = "kvpool"
 SIMPLE = "simple"
@@ -207,7 +207,7 @@ class _Engine:
 
 
 def _simple_host(case: Any, free_order: np.ndarray) -> Steps:
-    pool = _oracle().HostOracle(case.pages)
+    pool = HostOracle(case.pages)
     order = free_order.tolist()
 
     def rewind() -> int:
@@ -218,7 +218,7 @@ def _simple_host(case: Any, free_order: np.ndarray) -> Steps:
 
 
 def _simple_l1(case: Any, lanes: list[np.ndarray], owners: np.ndarray, cp_size: int) -> Steps:
-    pool = _oracle().LaneOracle(case.pages, cp_size, case.selection)
+    pool = LaneOracle(case.pages, cp_size, case.selection)
     free = [(lane * cp_size + rank + 1).tolist() for rank, lane in enumerate(lanes)]
     ranks = owners.tolist()
 
@@ -239,11 +239,6 @@ def _simple_l1(case: Any, lanes: list[np.ndarray], owners: np.ndarray, cp_size: 
     if case.method == "free":
         return rewind_and_allocate, lambda pages: pool.give_back(pages) is None, lambda pages, _: contiguous(pages)
     return rewind, pool.take, lambda _, pages: contiguous(pages)
-
-
-def _oracle() -> Any:
-    # Beside the benchmarks in the repository, and not where asv imports them.
-    return importlib.import_module("oracle")
 
 
 def _ascends(page_ids: Any, stride: int) -> bool:

@@ -48,7 +48,7 @@ def measure_again_where_missed(measurements: Iterable[Measure]) -> Iterator[Line
 
 def main(arguments: list[str]) -> int:
     """Print the budgets of all families, or of those named; return 1 where one is missed."""
-    modules = {family: f"benchmarks.budgets_{family}" for family in FAMILIES}
+    modules = {family: f"sweeps.budgets_{family}" for family in FAMILIES}
     unknown = [name for name in arguments if name not in modules]
     if unknown:
         print(

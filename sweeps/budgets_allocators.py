@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.budgets import Line, Measure
 from benchmarks.common import book_bytes, floor
-
-# asv imports this module with every commit, also those without an allocator.
-from benchmarks.pools import PAGE_ORDERS, HostAllocator, OwnerLaneAllocator, PagedAllocator, arrange_paged
+from benchmarks.pools import PAGE_ORDERS, arrange_paged
+from kvpool import HostAllocator, OwnerLaneAllocator, PagedAllocator
+from sweeps.budgets import Line, Measure
 
 PAGE_SIZE = 64
 POOL = 34_375

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks import pools, sweep_implementations, workloads
+from benchmarks import pools, workloads
 from benchmarks.common import floor
-from benchmarks.sweep_common import (
+from sweeps import implementations
+from sweeps.common import (
     Parser,
     Progress,
     add_device,
@@ -150,7 +151,7 @@ def parser() -> Parser:
     add("--l1-owner-patterns", type=names(*workloads.OWNER_PATTERNS), default=everything(workloads.OWNER_PATTERNS))
     add("--l1-free-room-ratio", type=positive_float, default=0.15, help="the room that free_room_stats aims at")
     add("--l1-free-room-trigger-ratio", type=positive_float, default=0.05, help="the room below which it does")
-    sweep_implementations.add_arguments(result)
+    implementations.add_arguments(result)
     return result
 
 
@@ -165,7 +166,7 @@ def cases(arguments: Namespace, device: torch.device) -> list[Case]:
     """Return the cases that the arguments ask for, in the order of the table."""
     found = []
     if "host" in arguments.bench:
-        methods = sweep_implementations.host_methods(arguments)
+        methods = implementations.host_methods(arguments)
         grid = itertools.product(host_pages(arguments), arguments.request_pages, arguments.patterns, methods)
         found += [
             Case("host", method, "", pattern, "", "cpu", pages, request, arguments.page_size)
@@ -203,8 +204,8 @@ def _prepare_host(case: Case, arguments: Namespace) -> Prepared:
         raise NotImplementedError("the pool has too few pages for it")
     if case.method == "floor":
         return Prepared(lambda: need, floor, contiguous)
-    if arguments.host_impl != sweep_implementations.OWN:
-        return Prepared(*sweep_implementations.prepare_host(case, arguments.host_impl, free_order))
+    if arguments.host_impl != implementations.OWN:
+        return Prepared(*implementations.prepare_host(case, arguments.host_impl, free_order))
     pool = pools.host_pool(case.pages, case.page_size)
     pools.arrange_host(pool, free_order)
     snapshot = pools.feature(pool, "snapshot")()
@@ -219,14 +220,14 @@ def _prepare_host(case: Case, arguments: Namespace) -> Prepared:
 
 def _prepare_l1(case: Case, arguments: Namespace) -> Prepared:
     owners = workloads.OWNER_PATTERNS[case.owners](case.request, arguments.cp_size)
-    if arguments.l1_impl != sweep_implementations.OWN:
-        return Prepared(*sweep_implementations.prepare_l1(case, arguments, owners))
+    if arguments.l1_impl != implementations.OWN:
+        return Prepared(*implementations.prepare_l1(case, arguments, owners))
     if arguments.l1_allocator == "production":
-        pool = sweep_implementations.production_pool(arguments, case.pages, case.page_size, case.device)
+        pool = implementations.production_pool(arguments, case.pages, case.page_size, case.device)
     else:
         pool = pools.lane_pool(case.pages, case.page_size, arguments.cp_size, case.selection, case.device)
     pools.arrange_lanes(pool, case.pattern, owners, arguments.seed)
-    restore = sweep_implementations.restorer(pool)
+    restore = implementations.restorer(pool)
     allocate = pools.feature(pool, "alloc_pages_with_owners")
 
     def rewind() -> np.ndarray:
@@ -311,7 +312,7 @@ def main(argv: list[str]) -> int:
     if "host" in arguments.bench and host_pages(arguments)[0] < 1:
         page_gb = arguments.bytes_per_token * arguments.page_size / 1e9
         command.error(f"argument --host-sizes-gb: a pool has no page: write at least {page_gb:g}")
-    sweep_implementations.check(command, arguments)
+    implementations.check(command, arguments)
     todo = cases(arguments, device)
     records, skipped = [], []
     progress = Progress(len(todo))
