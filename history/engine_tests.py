@@ -22,9 +22,9 @@ from history.engine_adapters import DIFFERENCES, OUTCOMES, REPLACE, Difference
 from history.paths import ROOT, SCRATCH
 
 HOME = SCRATCH / "engines"
-PEERS = ROOT / "benchmarks" / "peers.txt"
-REQUIREMENTS = ROOT / "benchmarks" / "engine_tests.txt"
-MODELS = ROOT / "benchmarks" / "engine_models.json"
+PEERS = ROOT / "history" / "peers.txt"
+REQUIREMENTS = ROOT / "history" / "engine_tests.txt"
+MODELS = ROOT / "history" / "engine_models.json"
 
 # Ours: the examples of docs/adopting.md, and what drives the engines' classes beside kvpool's.
 BESIDE = ("tests/engines/test_adopting.py", "tests/engines/test_sglang*.py")

@@ -20,15 +20,15 @@ BENCHMARKS = ["^bench_canary", "^bench_peers"]
 TESTS = "tests/engines"
 
 PLACE = SCRATCH / "peers"
-PINS = ROOT / "benchmarks" / "peers.txt"
-REQUIREMENTS = ROOT / "benchmarks" / "engine_requirements.txt"
+PINS = ROOT / "history" / "peers.txt"
+REQUIREMENTS = ROOT / "history" / "engine_requirements.txt"
 ENGINES = ("sglang", "vllm", "lmcache")
 
 
 def configuration() -> Config:
     """Return the configuration of what is measured beside the engines: the suite's, in another environment.
 
-    The engines come without what they ask for: `benchmarks/peers.txt` pins what they need here.
+    The engines come without what they ask for: `history/peers.txt` pins what they need here.
     """
     conf = asv_calls.configuration(results=PLACE / "results", html=PLACE / "html")
     conf.env_dir = str(PLACE / "env")

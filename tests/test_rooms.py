@@ -20,6 +20,7 @@ IMPORTS = {
 OURS = {"kvpool", "oracle", "benchmarks", "sweeps", "history", "tests"}
 NAMING = (
     "Makefile",
+    "asv*.json",
     "README.md",
     "pyproject.toml",
     "MANIFEST.in",

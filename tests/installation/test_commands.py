@@ -81,7 +81,7 @@ def test_the_environment_beside_peers_is_the_suite_s_with_the_peers_in_it() -> N
         key: value for key, value in beside.items() if key not in own
     }
     assert beside["install_command"][1:] == suite["install_command"]
-    assert beside["install_command"][0].endswith(" -r benchmarks/peers.txt")
+    assert beside["install_command"][0].endswith(" -r history/peers.txt")
     assert all(f"{SCRATCH}/peers/" in beside[key] for key in own - {"install_command"})
 
 
