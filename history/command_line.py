@@ -56,7 +56,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 def _record(arguments: argparse.Namespace) -> int:
     from history import measure
 
-    return measure.record(arguments.range)
+    return measure.show_points() if arguments.list else measure.record(arguments.range)
 
 
 def _publish(arguments: argparse.Namespace) -> int:
@@ -130,8 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(bench)
     bench.set_defaults(run=_bench)
 
-    record = commands.add_parser("record", help="measure the milestones into results/ and publish html/")
-    record.add_argument("range", nargs="?", help="measure this range instead of benchmarks/milestones.txt")
+    record = commands.add_parser("record", help="measure the points of the history into results/ and publish html/")
+    extent = record.add_mutually_exclusive_group()
+    extent.add_argument("range", nargs="?", help="measure this range instead of what history/points.py chooses")
+    extent.add_argument("--list", action="store_true", help="only print what is chosen, and why the rest is not")
     record.set_defaults(run=_record)
 
     publish = commands.add_parser("publish", help="publish what results/ holds to html/")

@@ -1,6 +1,7 @@
 """Ask git about commits."""
 
 import subprocess
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from history import UsageError
@@ -13,6 +14,14 @@ class Commit(NamedTuple):
     hash: str
     date: int  # author time, seconds since the epoch
     subject: str
+
+
+class Change(NamedTuple):
+    """A commit and the files that it changes, each with its blob before and after: zeros where there is none."""
+
+    commit: str
+    subject: str
+    files: list[tuple[str, str, str]]
 
 
 def git(*arguments: str, check: bool = True) -> str:
@@ -78,6 +87,26 @@ def in_range(spec: str) -> list[str]:
 def last_changes(path: str, count: int) -> list[str]:
     """Return the last `count` commits of the first parent's line that change `path`, oldest first."""
     return git("log", "--first-parent", f"-{count}", "--format=%H", "--reverse", "--", path).split()
+
+
+def changes(branch: str, paths: Sequence[str]) -> list[Change]:
+    """Return the commits of the first parent's line of `branch` that change one of `paths`, oldest first."""
+    options = ("--first-parent", "-m", "--reverse", "--raw", "--no-abbrev", "--no-renames", "--root")
+    form = ("--no-show-signature", "--no-color", "--format=@%H%x09%s")
+    found: list[Change] = []
+    for line in git("log", *options, *form, resolve(branch), "--", *paths).splitlines():
+        if line.startswith("@"):
+            commit, subject = line[1:].split("\t", 1)
+            found.append(Change(commit, subject, []))
+        elif line.startswith(":"):
+            what, path = line.split("\t", 1)
+            found[-1].files.append((path, *what.split()[2:4]))
+    return found
+
+
+def content(blob: str) -> str:
+    """Return the text of a file as git keeps it, without the space around it."""
+    return git("cat-file", "blob", blob)
 
 
 def all_in_order() -> list[str]:

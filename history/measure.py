@@ -1,9 +1,9 @@
-"""Measure commits: a few for a look, or the milestones for the record."""
+"""Measure commits: a few for a look, or the points of the history for the record."""
 
 import time
 from pathlib import Path
 
-from history import UsageError, asv_calls, commits, milestones, publish, records
+from history import UsageError, asv_calls, commits, milestones, points, publish, records
 from history.machine import describe
 from history.milestones import Milestone
 from history.paths import MILESTONES, SCRATCH
@@ -30,18 +30,14 @@ def bench(spec: str | None, benchmarks: list[str] | None = None) -> int:
 
 
 def record(spec: str | None) -> int:
-    """Measure what is not yet measured of the milestones (or a range) into results/, then publish html/.
+    """Measure what is not yet measured of the history's points (or a range) into results/, then publish html/.
 
     A commit whose canary shows that the machine was disturbed is measured again. It can be interrupted at any
     time: finished commits are kept, and the next call goes on with the others.
     """
     conf = asv_calls.configuration()
     results = Path(conf.results_dir)
-    if spec:
-        wanted = [Milestone(each.hash, each.subject) for each in commits.describe(commits.in_range(spec))]
-    else:
-        listed = milestones.read(MILESTONES)
-        wanted = [Milestone(commits.resolve(each.commit), each.reason) for each in listed]
+    wanted = _in_range(spec) if spec else _points(conf)
     asv_calls.run(conf, [wanted[-1].commit], bench=["just-discover"])
     environment = asv_calls.environment_name(conf)
 
@@ -57,6 +53,30 @@ def record(spec: str | None) -> int:
         for case in unmeasured[each.commit]:
             print(f"failed: {each.commit[:8]} {case}")
     return 1 if any(unmeasured.values()) else 0
+
+
+def show_points() -> int:
+    """Print which commits are recorded, and why the others are not."""
+    print(points.as_text(_changes(asv_calls.configuration())))
+    return 0
+
+
+def _in_range(spec: str) -> list[Milestone]:
+    return [Milestone(each.hash, each.subject) for each in commits.describe(commits.in_range(spec))]
+
+
+def _points(conf) -> list[Milestone]:
+    chosen = [Milestone(each.commit, each.subject) for each in _changes(conf) if each.is_point]
+    if len(chosen) > points.MOST:
+        raise UsageError(
+            f"{len(chosen)} commits are points of the history, more than {points.MOST}: raise LINES in "
+            "history/points.py, or name a range"
+        )
+    return chosen
+
+
+def _changes(conf) -> list[points.Change]:
+    return points.choose(conf.branches[0], milestones.read(MILESTONES), milestones.left_out(MILESTONES))
 
 
 def _measure_missing(conf, wanted: list[Milestone], results: Path, environment: str) -> None:

@@ -42,8 +42,9 @@ def test_the_machine_file_names_no_host_user_or_kernel(tmp_path):
 
 def test_milestones_are_read_in_order_and_comments_skipped(tmp_path):
     path = tmp_path / "milestones.txt"
-    path.write_text("# why\n\nabc1234 the first allocator\nHEAD~1   the indexed one\n")
+    path.write_text("# why\n\nabc1234 the first allocator\n-def5678 does not build\nHEAD~1   the indexed one\n")
     assert milestones.read(path) == [("abc1234", "the first allocator"), ("HEAD~1", "the indexed one")]
+    assert milestones.left_out(path) == [("def5678", "does not build")]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,9 @@ def test_milestones_are_read_in_order_and_comments_skipped(tmp_path):
         ("abc1234\n", "line 1: write the commit's hash, a space, and the reason"),
         ("abc one\nabc two\n", "line 2: abc is listed twice"),
         ("# nothing\n", "lists no commit"),
-        ("".join(f"{n} reason\n" for n in range(26)), "lists 26 commits; keep to the 25 that matter"),
+        ("-abc does not build\n", "lists no commit"),
+        ("abc one\n-abc two\n", "line 2: abc is listed twice"),
+        ("- reason\n", "line 1: write the commit's hash, a space, and the reason"),
     ],
 )
 def test_a_list_of_milestones_that_cannot_be_used_is_refused(tmp_path, text, message):

@@ -5,17 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from history import UsageError, commits, measure, publish
+from history import UsageError, commits, measure, points, publish
 from tests.history.recorded import ALLOC, CANARY, RUNS, write
 
 HASHES = [letter * 40 for letter in "abc"]
+LEFT_OUT = "d" * 40
 
 
 @pytest.fixture
 def asv(tmp_path, monkeypatch):
     """Stand in for asv: it records what the test prepared, and remembers what it was asked."""
-    milestones = tmp_path / "milestones.txt"
-    milestones.write_text("".join(f"{name} reason {name[0]}\n" for name in HASHES))
     fake = SimpleNamespace(
         results=tmp_path / "results",
         canary={name: [1.0] for name in HASHES},
@@ -41,23 +40,23 @@ def asv(tmp_path, monkeypatch):
 
     monkeypatch.setattr("history.asv_calls.run", run)
     monkeypatch.setattr("history.asv_calls.environment_name", lambda conf: "env")
-    conf = SimpleNamespace(results_dir=str(fake.results))
+    conf = SimpleNamespace(results_dir=str(fake.results), branches=["main"])
     monkeypatch.setattr("history.asv_calls.configuration", lambda **_: conf)
-    monkeypatch.setattr(measure, "MILESTONES", milestones)
+    chosen = [points.Change(name, f"change {name[0]}", 100, name != LEFT_OUT, "large") for name in [*HASHES, LEFT_OUT]]
+    monkeypatch.setattr(points, "choose", lambda *_: chosen)
     monkeypatch.setattr(measure, "describe", lambda: {"machine": "here"})
-    monkeypatch.setattr(commits, "resolve", lambda name: name)
     monkeypatch.setattr(publish, "recorded", lambda: setattr(fake, "published", fake.published + 1))
     return fake
 
 
-def test_all_milestones_are_measured_on_a_machine_that_has_none(asv, capsys):
+def test_all_points_are_measured_on_a_machine_that_has_none(asv, capsys):
     assert measure.record(None) == 0
     assert asv.calls == [("a", True), ("b", True), ("c", True)]
     assert asv.published == 1
     printed = capsys.readouterr().out
     assert "0 of 3 commits are measured on this machine" in printed
-    assert "[1/3] aaaaaaaa reason a" in printed
-    assert "[3/3, about 0 min left] cccccccc reason c" in printed
+    assert "[1/3] aaaaaaaa change a" in printed
+    assert "[3/3, about 0 min left] cccccccc change c" in printed
 
 
 def test_what_is_measured_is_not_measured_again(asv):
@@ -88,7 +87,7 @@ def test_a_commit_that_stays_disturbed_is_named(asv, capsys):
     asv.canary[HASHES[2]] = [1.4]
     measure.record(None)
     assert asv.calls[3:] == [("c", False)] * measure.TRIES
-    assert "disturbed: cccccccc reason c (canary at 1.40 of its best)" in capsys.readouterr().out
+    assert "disturbed: cccccccc change c (canary at 1.40 of its best)" in capsys.readouterr().out
 
 
 def test_what_failed_is_named_and_tried_again_next_time(asv, capsys):
@@ -110,7 +109,7 @@ def test_a_benchmark_that_is_new_in_the_suite_is_missing_from_every_commit(asv):
     assert asv.calls == [("a", True), ("b", True), ("c", True)]
 
 
-def test_a_range_is_measured_in_place_of_the_milestones(asv, monkeypatch):
+def test_a_range_is_measured_in_place_of_the_points(asv, monkeypatch):
     monkeypatch.setattr(commits, "in_range", lambda spec: HASHES[:2])
     monkeypatch.setattr(commits, "describe", lambda names: [commits.Commit(name, 0, "subject") for name in names])
     measure.record("a..b")
