@@ -2,9 +2,11 @@
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from asv.benchmarks import Benchmarks
@@ -20,8 +22,8 @@ SUITE, MACHINE = "benchmarks.json", "machine.json"
 # Parameter values that run no code of kvpool: no commit changes them, and a change would be the machine's.
 REFERENCES = {"'floor'", "'list'", "'array'", "'array_slices'"}
 
-# Above this ratio to its best, the canary says that the machine was slow, not the code.
-DISTURBED = 1.15
+# Above this ratio to its median, the canary says that the machine was slow, not the code.
+DISTURBED = 1.05
 
 _MACHINE_FIELDS = {"machine", "os", "arch", "cpu", "num_cpu", "ram", "python"}
 
@@ -107,16 +109,15 @@ def unroll(name: str, benchmark: Mapping[str, Any], values: list[float | None] |
 
 
 def canary_ratios(records: list[Record]) -> dict[str, float]:
-    """Return for each commit how slow its canary was: 1 is the best of its machine and environment."""
+    """Return for each commit how slow its canary was: 1 is the median of its machine and environment."""
+    figures: dict[tuple[str, str, Case], list[float]] = defaultdict(list)
+    for record in records:
+        for case, figure in _canaries(record):
+            figures[record.machine, record.environment, case].append(figure)
     ratios: dict[str, float] = {}
-    best: dict[tuple[str, str, Case], float] = {}
     for record in records:
         for case, figure in _canaries(record):
-            key = (record.machine, record.environment, case)
-            best[key] = min(figure, best.get(key, math.inf))
-    for record in records:
-        for case, figure in _canaries(record):
-            ratio = figure / best[record.machine, record.environment, case]
+            ratio = figure / median(figures[record.machine, record.environment, case])
             ratios[record.commit] = max(ratio, ratios.get(record.commit, 0.0))
     return ratios
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from history.records import DISTURBED, Case, is_control
+from history.records import Case, is_control
 from history.status import Status
 
 LABELS = ("BASE", "HEAD")
 FACTOR = 1.1
 # How often a comparison measures again what a first measurement left open.
 TRIES = 3
+# By more than this between the sides, the canary says that the machine was slower for one of them.
+DISTURBED = 1.15
 # A single call, which anything on the machine can have made longer.
 LONGEST = ".time_longest"
 # A count of these that grew by no more than the factor is listed and decides nothing: one attribute more, say.
