@@ -56,7 +56,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 def _record(arguments: argparse.Namespace) -> int:
     from history import measure
 
-    return measure.show_points() if arguments.list else measure.record(arguments.range)
+    return measure.show_points() if arguments.list else measure.record(arguments.range, arguments.instructions)
 
 
 def _publish(arguments: argparse.Namespace) -> int:
@@ -134,6 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     extent = record.add_mutually_exclusive_group()
     extent.add_argument("range", nargs="?", help="measure this range instead of what history/points.py chooses")
     extent.add_argument("--list", action="store_true", help="only print what is chosen, and why the rest is not")
+    record.add_argument(
+        "--without-instructions", dest="instructions", action="store_false", help="do not count: valgrind is missing"
+    )
     record.set_defaults(run=_record)
 
     publish = commands.add_parser("publish", help="publish what results/ holds to html/")
@@ -204,7 +207,7 @@ def run(argv: list[str] | None = None) -> Status:
         return Status.FAILED if said.code else Status.PASSED
     os.chdir(ROOT)
     with ExitStack() as stack:
-        if arguments.alone:
+        if arguments.alone and not getattr(arguments, "list", False):
             stack.enter_context(lock.held(shlex.join(sys.argv[1:] if argv is None else argv)))
             stack.enter_context(variables.only_these())
         found = arguments.run(arguments)

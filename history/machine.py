@@ -28,6 +28,16 @@ def describe() -> dict[str, str]:
     }
 
 
+def processor() -> str:
+    """Return which processor this is where its name does not tell, as on a virtual machine; empty if unknown."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    fields = dict(re.findall(r"^(cpu family|model|stepping|cache size)\s*:\s*(.*)$", text, re.MULTILINE))
+    return ", ".join(f"{name} {value}" for name, value in fields.items())
+
+
 def file_name(text: str) -> str:
     """Return `text` with each stretch of anything but letters, digits and dots as one hyphen.
 

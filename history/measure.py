@@ -3,13 +3,14 @@
 import time
 from pathlib import Path
 
-from history import UsageError, asv_calls, commits, milestones, points, publish, records
-from history.machine import describe
+from history import UsageError, asv_calls, commits, milestones, points, publish
 from history.milestones import Milestone
 from history.paths import MILESTONES, SCRATCH
+from history.recording import EVERYTHING, Recording
 
 LOOK_BACK = 3
-TRIES = 3
+# How often a disturbed commit is measured again.
+TRIES = 2
 
 
 def bench(spec: str | None, benchmarks: list[str] | None = None) -> int:
@@ -29,30 +30,43 @@ def bench(spec: str | None, benchmarks: list[str] | None = None) -> int:
     return status
 
 
-def record(spec: str | None) -> int:
+def record(spec: str | None, with_instructions: bool = True) -> int:
     """Measure what is not yet measured of the history's points (or a range) into results/, then publish html/.
 
-    A commit whose canary shows that the machine was disturbed is measured again. It can be interrupted at any
-    time: finished commits are kept, and the next call goes on with the others.
+    A commit whose canary shows that the machine was disturbed is measured again, and marked if it stays so. It can be
+    interrupted at any time: finished commits are kept, and the next call goes on with the others.
     """
     conf = asv_calls.configuration()
-    results = Path(conf.results_dir)
     wanted = _in_range(spec) if spec else _points(conf)
-    asv_calls.run(conf, [wanted[-1].commit], bench=["just-discover"])
-    environment = asv_calls.environment_name(conf)
+    recording = Recording(Path(conf.results_dir), with_instructions)
+    recording.prepare(wanted[-1].commit)
 
-    _measure_missing(conf, wanted, results, environment)
-    disturbed = _measure_disturbed(conf, wanted, results, environment)
-    publish.recorded()
+    _measure_missing(recording, wanted)
+    measured = [each.commit for each in wanted if recording.unmeasured(each.commit) != EVERYTHING]
+    _measure_disturbed(recording, measured)
+    took = recording.finish([each.commit for each in wanted])
+    try:
+        if measured:
+            publish.recorded()
+    finally:
+        print(took)
+    return _tell(recording, wanted, measured)
 
-    unmeasured = {each.commit: _unmeasured(each.commit, results, environment) for each in wanted}
+
+def _tell(recording: Recording, wanted: list[Milestone], measured: list[str]) -> int:
+    """Print what is not as it should be; return 1 where something is not measured."""
+    failed = 0
+    disturbed = recording.disturbed(measured)
     for each in wanted:
+        name = f"{each.commit[:8]} {each.reason}"
         if each.commit in disturbed:
-            ratio = disturbed[each.commit]
-            print(f"disturbed: {each.commit[:8]} {each.reason} (canary at {ratio:.2f} of its best)")
-        for case in unmeasured[each.commit]:
+            print(f"disturbed: {name} (canary at {disturbed[each.commit]:.2f} of its median)")
+        if each.commit in measured and recording.is_uncounted(each.commit):
+            print(f"no instructions: {name}")
+        for case in recording.unmeasured(each.commit):
             print(f"failed: {each.commit[:8]} {case}")
-    return 1 if any(unmeasured.values()) else 0
+            failed = 1
+    return failed
 
 
 def show_points() -> int:
@@ -79,42 +93,22 @@ def _changes(conf) -> list[points.Change]:
     return points.choose(conf.branches[0], milestones.read(MILESTONES), milestones.left_out(MILESTONES))
 
 
-def _measure_missing(conf, wanted: list[Milestone], results: Path, environment: str) -> None:
-    todo = [each for each in wanted if _unmeasured(each.commit, results, environment)]
+def _measure_missing(recording: Recording, wanted: list[Milestone]) -> None:
+    todo = [each for each in wanted if recording.unmeasured(each.commit)]
     print(f"{len(wanted) - len(todo)} of {len(wanted)} commits are measured on this machine.", flush=True)
     began = time.monotonic()
     for done, each in enumerate(todo):
         minutes = (time.monotonic() - began) / 60
         left = f", about {minutes / done * (len(todo) - done):.0f} min left" if done else ""
         print(f"\n[{done + 1}/{len(todo)}{left}] {each.commit[:8]} {each.reason}", flush=True)
-        asv_calls.run(conf, [each.commit], only_missing=True)
+        recording.measure(each.commit)
 
 
-def _measure_disturbed(conf, wanted: list[Milestone], results: Path, environment: str) -> dict[str, float]:
-    """Measure disturbed commits again, a few times; return those that stay so, with their canary's ratio."""
+def _measure_disturbed(recording: Recording, measured: list[str]) -> None:
     for _ in range(TRIES):
-        disturbed = _disturbed(wanted, results, environment)
-        for commit, ratio in disturbed.items():
-            print(f"\nagain: {commit[:8]}, its canary was at {ratio:.2f} of its best", flush=True)
-            asv_calls.run(conf, [commit])
-    return _disturbed(wanted, results, environment)
-
-
-def _disturbed(wanted: list[Milestone], results: Path, environment: str) -> dict[str, float]:
-    ratios = records.canary_ratios(_here(results, environment))
-    found = {each.commit: ratios.get(each.commit, 0.0) for each in wanted}
-    return {commit: ratio for commit, ratio in found.items() if ratio > records.DISTURBED}
-
-
-def _unmeasured(commit: str, results: Path, environment: str) -> list[str]:
-    """Return the names of what today's suite has and `commit` has no result of, on this machine."""
-    found = [each for each in _here(results, environment) if each.commit == commit]
-    if not found:
-        return ["everything"]
-    missing = records.suite(results).keys() - found[0].benchmarks
-    return sorted(missing) + [str(case) for case in found[0].failed]
-
-
-def _here(results: Path, environment: str) -> list[records.Record]:
-    here = describe()["machine"], environment
-    return [each for each in records.load(results) if (each.machine, each.environment) == here]
+        for commit, ratio in recording.disturbed(measured).items():
+            row = recording.rows.get(commit)
+            if row and row.measurements > TRIES:
+                continue
+            print(f"\nagain: {commit[:8]}, its canary was at {ratio:.2f} of its median", flush=True)
+            recording.measure_again(commit)

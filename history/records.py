@@ -108,6 +108,16 @@ def unroll(name: str, benchmark: Mapping[str, Any], values: list[float | None] |
     return {Case(name, each): value for each, value in zip(combinations, values, strict=True)}
 
 
+def durations(results: Path, machine: str, environment: str) -> dict[str, dict[str, float]]:
+    """Return the seconds that each benchmark took, by commit; ``<build>`` and the like are preparations."""
+    here = machine, environment
+    return {
+        found.commit_hash: {name: seconds for name, seconds in found.duration.items() if seconds is not None}
+        for found in iter_results(str(results))
+        if (found.params["machine"], found.env_name) == here
+    }
+
+
 def canary_ratios(records: list[Record]) -> dict[str, float]:
     """Return for each commit how slow its canary was: 1 is the median of its machine and environment."""
     figures: dict[tuple[str, str, Case], list[float]] = defaultdict(list)

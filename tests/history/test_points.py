@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from history import UsageError, commits, measure, milestones, points
+from history.__main__ import main
 from history.milestones import Milestone
 from history.paths import MILESTONES
 
@@ -136,6 +137,14 @@ def test_both_lists_are_printed(repository):
     assert "recorded: 2\n" in recorded
     assert "100  Three  (large)" in recorded
     assert "2  Two  (small, seen at " in left_out
+
+
+def test_the_list_is_printed_while_another_command_measures(monkeypatch, capsys):
+    monkeypatch.setattr("history.lock.held", lambda command: pytest.fail("waits"))
+    monkeypatch.setattr(points, "choose", lambda *_: [points.Change("a" * 40, "One", 2, True, "begins")])
+    assert main(["record", "--list"]) == 0
+    assert "aaaaaaaa     2  One  (begins)" in capsys.readouterr().out
+    assert main(["record", "--list", "a..b"]) == 2
 
 
 def test_more_points_than_can_be_recorded_are_refused(monkeypatch):
