@@ -1,15 +1,18 @@
 """That html/ is the whole new site or the whole one before, in a small repository that has a history."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from asv.commands.publish import Publish
 from asv.config import Config
 
 import history.asv_site  # noqa: F401  (wraps Publish.run)
-from history import UsageError, commits, publish
+from history import UsageError, commits, publish, records
+from history.paths import ROOT
 from history.site import libraries
 from tests.history.recorded import ALLOC, CANARY, write
 
@@ -188,3 +191,48 @@ def test_what_was_measured_here_wins_over_what_is_recorded(repository):
     ]
     assert figures == [[7.0], [3.0]]
     assert len(list(together.glob("*/*-env.json"))) == 4
+
+
+def configured() -> dict[str, dict[str, float | None]]:
+    """Return what asv.conf.json says of regressions."""
+    conf = Config.load(str(ROOT / "asv.conf.json"))
+    return {name: getattr(conf, name) for name in ("regressions_first_commits", "regressions_thresholds")}
+
+
+def regressions(folder: Path, figures: list[list[float]]) -> set[str]:
+    """Publish a history of these figures of ALLOC, and return the cases that are listed as regressions."""
+    folder.mkdir()
+    git(folder, "init", "-b", "main")
+    for each in figures:
+        write(folder / "results", commit(folder, 1.0), {CANARY: [each[1]], ALLOC: each})
+    places = {"results_dir": str(folder / "results"), "html_dir": str(folder / "html")}
+    conf = Config.from_json({"project": "kvpool", "repo": str(folder), "branches": ["main"], **places, **configured()})
+    Publish.run(conf, pull=False)
+    feed = (folder / "html" / "regressions.xml").read_text()
+    found = {each[0] for each in json.loads((folder / "html" / "regressions.json").read_text())["regressions"]}
+    assert all(name in feed for name in found)
+    assert feed.count("<entry>") == len(found)
+    return found
+
+
+def test_what_runs_no_code_of_kvpool_is_never_listed_as_a_regression(tmp_path, monkeypatch):
+    monkeypatch.setattr(libraries, "bring", lambda vendor: "not brought")
+    monkeypatch.setattr(commits, "ROOT", tmp_path / "slower")
+    before, after = [1e-3, 1e-3, 1e-3, 1e-3], [1e-3, 2e-3, 3e-3, 2e-3]  # contiguous and floor, for 1 and 64 pages
+    assert regressions(tmp_path / "slower", [before] * 4 + [after] * 4) == {f"{ALLOC}(64, 'contiguous')"}
+
+
+def test_a_time_within_the_noise_is_not_listed_as_a_regression(tmp_path, monkeypatch):
+    monkeypatch.setattr(libraries, "bring", lambda vendor: "not brought")
+    monkeypatch.setattr(commits, "ROOT", tmp_path / "noisy")
+    assert regressions(tmp_path / "noisy", [[1e-3] * 4] * 4 + [[1.14e-3] * 4] * 4) == set()
+
+
+def test_what_is_configured_to_be_no_regression_is_what_runs_no_code_of_kvpool():
+    patterns = configured()["regressions_first_commits"]
+    recorded = {case for record in records.load(ROOT / "results") for case in record.figures}
+    made_up = {records.Case("bench_a.A.time_a", each) for each in [("1", name) for name in records.REFERENCES]}
+    made_up |= {records.Case("bench_a.A.time_a", each) for each in [("'floored'",), ("'alloc list'", "1"), ()]}
+    for case in recorded | made_up:
+        unlisted = any(re.match(pattern, f"{case}@main") for pattern in patterns)
+        assert unlisted == records.is_control(case), case
