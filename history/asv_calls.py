@@ -5,6 +5,7 @@ user's own.
 """
 
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,6 +119,17 @@ def environment_name(conf: Config) -> str:
 def environment_python(conf: Config) -> Path:
     """Return the interpreter of the environment that the configuration measures in; it may not be there yet."""
     return Path(_environment(conf)._path) / "bin" / "python"
+
+
+def installed(conf: Config) -> dict[str, str]:
+    """Return the version of each library in the environment that the configuration measures in, by its small name."""
+    program = "import importlib.metadata as m; print(*(f'{d.name.lower()}=={d.version}' for d in m.distributions()))"
+    command = [str(environment_python(conf)), "-c", program]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UsageError(f"asv's environment does not run: {error}; remove {conf.env_dir}/ to make it anew") from error
+    return dict(each.split("==", 1) for each in found.split())
 
 
 def _environment(conf: Config) -> environment.Environment:

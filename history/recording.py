@@ -65,9 +65,10 @@ class Recording:
         self._environment = ""
 
     def prepare(self, commit: str) -> None:
-        """Ask what today's suite has; raise UsageError where it is to count instructions and cannot."""
+        """Ask what today's suite has; raise UsageError where it cannot count instructions, or has other libraries."""
         asv_calls.run(self._conf, [commit], bench=["just-discover"])
         self._environment = asv_calls.environment_name(self._conf)
+        self._require_pins()
         counted_with = [each for name, what in self._suite() if name.startswith(COUNTS) for each in what["params"][-1]]
         if reasons := [each.strip("'\"") for each in counted_with if "not counted" in each]:
             raise UsageError(
@@ -124,6 +125,17 @@ class Recording:
             self._write_rows()
         durations = records.durations(self._desk, self._machine, self._environment)
         return report([self.rows[each] for each in commits if each in self.rows], durations)
+
+    def _require_pins(self) -> None:
+        found = asv_calls.installed(self._conf)
+        for name, (wanted,) in self._conf.matrix["req"].items():
+            # torch's build for CPUs is a version of its own: 2.13.0+cpu.
+            there = found.get(name.removeprefix("pip+").lower(), "nothing").partition("+")[0]
+            if there != wanted:
+                raise UsageError(
+                    f"asv's environment has {name} {there}, and results would be filed under {wanted}: remove "
+                    f"{self._conf.env_dir}/ to make it anew"
+                )
 
     def _run(self, commit: str, only_missing: bool, is_first: bool) -> None:
         bench = None if self._with_instructions else [rf"^(?!{COUNTS})"]

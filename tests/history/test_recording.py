@@ -1,15 +1,18 @@
 """Which commits ``make bench`` and ``make history`` measure; asv itself is replaced by a few lines that record."""
 
 import errno
+import importlib.metadata
 import math
 import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from history import UsageError, commits, machine, measure, points, publish, recording, records
+from history.asv_calls import installed
 from tests.history import recorded
 from tests.history.recorded import ALLOC, CANARY, RUNS, benchmark, write
 
@@ -27,6 +30,7 @@ def asv(tmp_path, monkeypatch):
         canary={name: [1.0] for name in HASHES},
         figures={ALLOC: [1.0] * 4, RUNS: [2.0]},
         counted_with="valgrind 3",
+        installed={"torch": "2.13.0+cpu", "cython": "3.3.1"},
         calls=[],
         benchmarks=[],
         published=0,
@@ -57,8 +61,14 @@ def asv(tmp_path, monkeypatch):
     monkeypatch.setattr("history.asv_calls.environment_name", lambda conf: "env")
     monkeypatch.setattr(
         "history.asv_calls.configuration",
-        lambda results=None: SimpleNamespace(results_dir=str(results or fake.results), branches=["main"]),
+        lambda results=None: SimpleNamespace(
+            results_dir=str(results or fake.results),
+            branches=["main"],
+            env_dir=".asv/env",
+            matrix={"req": {"torch": ["2.13.0"], "Cython": ["3.3.1"]}},
+        ),
     )
+    monkeypatch.setattr("history.asv_calls.installed", lambda conf: fake.installed)
     monkeypatch.setattr(recording, "SCRATCH", tmp_path / ".asv")
     monkeypatch.setattr(recording, "describe", lambda: MACHINE)
     monkeypatch.setattr(recording, "processor", lambda: "model 17")
@@ -218,6 +228,22 @@ def test_broken_results_are_refused_before_anything_is_measured(asv):
     with pytest.raises(UsageError, match=r"recording\.csv cannot be used"):
         measure.record(None)
     assert asv.calls == []
+
+
+def test_an_environment_that_is_not_as_its_name_says_is_refused(asv):
+    asv.installed["cython"] = "3.3.2"
+    with pytest.raises(UsageError, match=r"has Cython 3\.3\.2, and results would be filed under 3\.3\.1"):
+        measure.record(None)
+    assert asv.calls == []
+
+
+def test_the_libraries_of_an_environment_are_asked_of_its_interpreter(monkeypatch):
+    conf = SimpleNamespace(env_dir=".asv/env")
+    monkeypatch.setattr("history.asv_calls.environment_python", lambda conf: Path(sys.executable))
+    assert installed(conf)["numpy"] == importlib.metadata.version("numpy")
+    monkeypatch.setattr("history.asv_calls.environment_python", lambda conf: Path("/nowhere/python"))
+    with pytest.raises(UsageError, match="does not run"):
+        installed(conf)
 
 
 def test_without_valgrind_nothing_is_recorded_unless_told_so(asv):
