@@ -74,7 +74,7 @@ def test_the_examples_of_the_readme_run():
 
 
 def test_links_between_documents_lead_somewhere():
-    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)", path.read_text()):
             if "://" not in link:
                 assert (path.parent / link).exists(), f"{path.name} links to {link}"

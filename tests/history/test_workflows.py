@@ -74,7 +74,7 @@ def test_the_makefile_calls_only_commands_that_exist():
 
 
 def test_the_documents_call_only_what_exists():
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text()
         assert make_targets(text) <= TARGETS, path.name
         for command, options in history_calls(text):
