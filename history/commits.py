@@ -12,7 +12,7 @@ class Commit(NamedTuple):
     """A commit, as a page or a report shows it."""
 
     hash: str
-    date: int  # author time, seconds since the epoch
+    date: int  # when it was committed, seconds since the epoch
     subject: str
 
 
@@ -123,7 +123,7 @@ def describe(hashes: list[str]) -> list[Commit]:
     """Return date and subject of each commit; one that this repository lacks has an empty subject."""
     found = {}
     for name in hashes:
-        line = git("log", "-1", "--no-show-signature", "--format=%H%x09%at%x09%s%x09end", name, "--", check=False)
+        line = git("log", "-1", "--no-show-signature", "--format=%H%x09%ct%x09%s%x09end", name, "--", check=False)
         if line:
             full, date, subject = line.split("\t", 2)
             found[name] = Commit(full, int(date), subject.removesuffix("\tend") or "(no message)")

@@ -1,4 +1,4 @@
 document.currentScript.data = {
     "asv-version": "0.6.6",
-    "timestamp": 1796096879356
+    "timestamp": 147414912407297
 };

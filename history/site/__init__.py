@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from history.site import frontpage, libraries, offline
+from history import records
+from history.site import corrections, frontpage, libraries, offline
 
 
 def finish(conf, html: Path) -> None:
@@ -17,6 +18,8 @@ def finish(conf, html: Path) -> None:
         print(f"\nThe grid loads its libraries from their public addresses, as asv publishes it: {problem}.")
     else:
         libraries.rewrite(grid)
+    measured = max((each.measured for each in records.load(Path(conf.results_dir))), default=0)
+    corrections.correct(html, measured, conf.show_commit_url)
     offline.add_data(html)
     offline.add_reader(grid)
     frontpage.write(Path(conf.results_dir), front)

@@ -110,6 +110,18 @@ class Noise(NamedTuple):
     most: float  # nine tenths of the distances are at most this
 
 
+def rising(dates: Iterable[int]) -> list[int]:
+    """Return dates in seconds such that each is later than the one before it, moved by as little as that takes.
+
+    >>> rising([5, 3, 9, 9])
+    [5, 6, 9, 10]
+    """
+    found: list[int] = []
+    for date in dates:
+        found.append(max(date, found[-1] + 1) if found else date)
+    return found
+
+
 def noise(records: Sequence[Record], timed: Callable[[str], bool]) -> Noise | None:
     """Return the noise of the recorded times, None if there is nothing to take it from.
 

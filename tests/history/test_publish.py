@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import subprocess
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from asv.config import Config
 import history.asv_site  # noqa: F401  (wraps Publish.run)
 from history import UsageError, commits, publish, records
 from history.paths import ROOT
-from history.site import libraries
+from history.site import corrections, libraries
 from tests.history.recorded import ALLOC, CANARY, write
 
 
@@ -86,6 +88,56 @@ def test_a_whole_site_takes_the_place_of_the_one_before(repository, capsys):
     assert f"The site is in {repository / 'html' / 'index.html'}" in capsys.readouterr().out
     assert git(repository, "status", "--porcelain", "--", ":!html") == ""
     assert not (repository / ".asv" / "site").exists()
+
+
+def test_the_same_data_are_published_as_the_same_bytes(repository, monkeypatch):
+    publish.recorded()
+    first = site(repository)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    publish.recorded()
+    assert site(repository) == first
+    assert time.tzname[0] == "JST"  # as it was
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_other_data_have_another_stamp(repository):
+    publish.recorded()
+    first = json.loads(site(repository)["info.json"])["timestamp"]
+    path = result(repository)
+    path.write_text(path.read_text().replace("0.0001", "0.0002"))
+    publish.recorded()
+    assert json.loads(site(repository)["info.json"])["timestamp"] != first
+
+
+def test_a_commit_is_dated_after_its_ancestors(repository, monkeypatch):
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2001-01-01T00:00:00Z")
+    monkeypatch.setenv("GIT_AUTHOR_DATE", "2001-01-01T00:00:00Z")
+    commit(repository, 1e-5)
+    publish.recorded()
+    dates = json.loads(site(repository)["index.json"])["revision_to_date"]
+    in_order = [dates[str(revision)] for revision in sorted(map(int, dates))]
+    assert len(in_order) == 4
+    assert all(earlier < later for earlier, later in pairwise(in_order))
+
+
+def test_regressions_are_of_kvpool_and_in_one_order():
+    names = ["bench_b.X.t(64, 'list')", "bench_b.X.t(64, 'kvpool')", CANARY, "bench_a.Y.t(1, 'x'y')", "bench_a.Y.t"]
+    found = [[name, "graphs/a.json", {}, 0, 1.0, 1.0, []] for name in names]
+    corrections.tidy(found)
+    assert [each[0] for each in found] == ["bench_a.Y.t", "bench_a.Y.t(1, 'x'y')", "bench_b.X.t(64, 'kvpool')"]
+
+
+def test_the_feed_has_no_link_to_a_commit_without_an_address(repository):
+    for _ in range(3):
+        commit(repository, 1.0)
+    publish.recorded()
+    feed = site(repository)["regressions.xml"].decode()
+    assert "regression&lt;/a&gt; on " in feed
+    assert "'floor'" not in feed
+    assert "in commit" in feed
+    assert 'href="#' not in feed
 
 
 def result(folder: Path) -> Path:
