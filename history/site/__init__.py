@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from history import records
-from history.site import corrections, frontpage, libraries, offline
+from history.site import corrections, frontpage, grid, libraries, offline
+from history.site.recorded import Recorded
 
 
 def finish(conf, html: Path) -> None:
@@ -11,15 +11,16 @@ def finish(conf, html: Path) -> None:
 
     asv's own page moves to ``grid.html``; the front page sends addresses that name a graph on to it.
     """
-    front, grid = html / "index.html", html / frontpage.GRID
-    front.rename(grid)
+    front, asv_page = html / "index.html", html / frontpage.GRID
+    front.rename(asv_page)
     problem = libraries.bring(html / "vendor")
     if problem:
         print(f"\nThe grid loads its libraries from their public addresses, as asv publishes it: {problem}.")
     else:
-        libraries.rewrite(grid)
-    measured = max((each.measured for each in records.load(Path(conf.results_dir))), default=0)
-    corrections.correct(html, measured, conf.show_commit_url)
+        libraries.rewrite(asv_page)
+    found = Recorded.read(Path(conf.results_dir))
+    corrections.correct(html, found.measured, conf.show_commit_url)
     offline.add_data(html)
-    offline.add_reader(grid)
-    frontpage.write(Path(conf.results_dir), front)
+    offline.add_reader(asv_page)
+    grid.improve(asv_page, found.milestones, found.drifts)
+    frontpage.write(found, front)

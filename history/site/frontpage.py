@@ -1,7 +1,6 @@
 """The page that a visitor sees first: what asv's grid does not say at a glance."""
 
 import datetime
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from history import commits, records
 from history.records import Case, Record
 from history.site import trend
 from history.site.families import FAMILIES, Family, Row
+from history.site.recorded import Recorded
 from history.templating import render as render_template
 from history.units import figure
 
@@ -18,30 +18,26 @@ GRID = "grid.html"
 WIDTH, HEIGHT = 220, 44
 
 
-def write(results: Path, page: Path) -> None:
-    """Write the front page of what `results` holds to the file `page`."""
-    page.write_text(render(results), encoding="utf-8")
+def write(found: Recorded, page: Path) -> None:
+    """Write the front page of what is recorded to the file `page`."""
+    page.write_text(render(found), encoding="utf-8")
 
 
-def render(results: Path) -> str:
-    """Return the front page of what `results` holds."""
-    order = {commit: number for number, commit in enumerate(commits.all_in_order())}
-    shown = trend.longest_history(records.load(results), order)
-    suite = records.suite(results)
-    machines = {each["machine"]: each for each in map(_json, sorted(results.glob("*/machine.json")))}
+def render(found: Recorded) -> str:
+    """Return the front page of what is recorded."""
+    shown, suite, machines = found.shown, found.suite, found.machines
     ratios = records.canary_ratios(shown)
     disturbed = {each.commit for each in shown if ratios.get(each.commit, 1.0) > records.DISTURBED}
-    described = commits.describe([each.commit for each in shown])
     return render_template(
         "frontpage.html",
         families=[_family(family, shown, suite, disturbed) for family in FAMILIES if _has(family, shown)],
-        commits=_commits(described, shown, ratios),
+        commits=_commits(found.described, shown, ratios),
         titles=[family.title for family in FAMILIES if _has(family, shown)],
         latest=shown[-1] if shown else None,
         measured=_day(max((each.measured for each in shown), default=0)),
         machine=machines.get(shown[-1].machine, {}) if shown else {},
         others=sorted(set(machines) - {shown[-1].machine if shown else ""}),
-        noise=trend.noise(shown, lambda name: suite[name]["unit"] == "seconds"),
+        noise=found.noise,
         disturbed_above=records.DISTURBED,
         grid=GRID,
         width=WIDTH,
@@ -76,7 +72,7 @@ def _row(row: Row, shown: Sequence[Record], suite: dict[str, dict[str, Any]], di
             {"x": x, "y": y, "last": index == len(shown) - 1, "disturbed": shown[index].commit in disturbed}
             for index, x, y in trend.points(line, WIDTH, HEIGHT)
         ],
-        "link": link(row.case, suite[row.case.benchmark]["param_names"]),
+        "link": link(row.case, suite[row.case.benchmark]["param_names"], row.beside if beside else None),
     }
 
 
@@ -84,10 +80,12 @@ def _times(ratio: float) -> str:
     return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
-def link(case: Case, names: Sequence[str]) -> str:
-    """Return the address of asv's graph of one case."""
-    chosen = [f"p-{quote(name)}={quote(value)}" for name, value in zip(names, case.parameters, strict=True)]
-    return f"{GRID}#{quote(case.benchmark)}" + (f"?{'&'.join(chosen)}" if chosen else "")
+def link(case: Case, names: Sequence[str], beside: Case | None = None) -> str:
+    """Return the address of asv's graph of one case, and of the one beside it, on a logarithmic scale."""
+    chosen = ["y-axis-scale=log"]
+    for name, *values in zip(names, case.parameters, (beside or case).parameters, strict=True):
+        chosen += [f"p-{quote(name)}={quote(value)}" for value in dict.fromkeys(values)]
+    return f"{GRID}#{quote(case.benchmark)}?{'&'.join(chosen)}"
 
 
 def _commits(
@@ -120,7 +118,3 @@ def _change(step: trend.Step | None, measured: bool) -> dict[str, Any] | None:
 
 def _day(seconds: int) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).date().isoformat()
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from itertools import chain
 from statistics import median
 from typing import NamedTuple
 
-from history.records import REFERENCES, Case, Record
+from history.records import REFERENCES, Case, Record, is_control
 from history.site.families import Family
 
 # A family's step is worth a line when the geometric mean of its cases changes by more than this, either way.
@@ -135,6 +135,23 @@ def noise(records: Sequence[Record], timed: Callable[[str], bool]) -> Noise | No
             distances[case] = [abs(figure / middle - 1) for figure in figures]
     every = sorted(chain.from_iterable(distances.values()))
     return Noise(len(distances), median(every), every[int(0.9 * (len(every) - 1))]) if every else None
+
+
+# The least that is no noise, where too little was measured to say how much is.
+LEAST = 0.05
+
+
+def drift(before: Record, after: Record, timed: Callable[[str], bool]) -> float:
+    """Return the change of a time between two records, as a share, up to which it may be the machine's.
+
+    Nine in ten of the times that run no code of kvpool changed by at most this, up or down.
+    """
+    moved = sorted(
+        abs(math.log(_ratio(figure, after.figures[case])))
+        for case, figure in before.figures.items()
+        if case in after.figures and is_control(case) and timed(case.benchmark) and figure > 0 < after.figures[case]
+    )
+    return max(LEAST, math.expm1(moved[int(0.9 * (len(moved) - 1))])) if moved else LEAST
 
 
 def longest_history(records: Sequence[Record], order: Mapping[str, int]) -> list[Record]:

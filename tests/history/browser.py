@@ -29,6 +29,9 @@ def find() -> tuple[str, str]:
     pytest.skip(reason)
 
 
+TAB, ENTER, SPACE, DOWN = "\ue004", "\ue007", " ", "\ue015"
+
+
 class Browser:
     """A browser window; use it in a ``with``."""
 
@@ -123,6 +126,11 @@ class Browser:
         """Ask pages for their ``light`` or ``dark`` colours."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.command("Emulation.setEmulatedMedia", features=features)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other: a letter, or the code that WebDriver gives a key (``TAB``, ``ENTER``)."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._call("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "k", "actions": actions}]})
 
     def command(self, name: str, **parameters: Any) -> Any:
         """Give a command of the DevTools protocol."""

@@ -8,6 +8,7 @@ from history.commits import Commit
 from history.records import Case, Record
 from history.site import frontpage, trend
 from history.site.families import FAMILIES, Family
+from history.site.recorded import Recorded
 from tests.history.recorded import ALLOC, CANARY, RUNS, write
 
 HASHES = [letter * 40 for letter in "abcd"]
@@ -82,10 +83,12 @@ def test_the_machine_with_the_longest_history_is_shown_in_the_order_of_git():
     assert trend.longest_history([], {}) == []
 
 
-def test_a_link_leads_to_the_graph_of_one_case():
-    found = frontpage.link(Case("bench_a.X.time_y", ("64", "'fifo'")), ["pages", "method"])
-    assert found == "grid.html#bench_a.X.time_y?p-pages=64&p-method=%27fifo%27"
-    assert frontpage.link(Case("bench_a.X.time_y", ()), []) == "grid.html#bench_a.X.time_y"
+def test_a_link_leads_to_the_graph_of_a_case_and_its_floor():
+    case, floor = (Case("bench_a.X.time_y", ("64", method)) for method in ("'fifo'", "'floor'"))
+    alone = "grid.html#bench_a.X.time_y?y-axis-scale=log&p-pages=64&p-method=%27fifo%27"
+    assert frontpage.link(case, ["pages", "method"]) == alone
+    assert frontpage.link(case, ["pages", "method"], floor) == f"{alone}&p-method=%27floor%27"
+    assert frontpage.link(Case("bench_a.X.time_y", ()), []) == "grid.html#bench_a.X.time_y?y-axis-scale=log"
 
 
 @pytest.fixture
@@ -103,7 +106,7 @@ def test_the_page_says_what_changed_where_and_under_what_conditions(tmp_path):
     write(tmp_path, HASHES[2], {CANARY: [1.3], ALLOC: [1e-5, 1e-6, 2e-5, 1e-6], RUNS: [1.5]})
     write(tmp_path, HASHES[3], {CANARY: [1.0], ALLOC: [1e-5, 1e-6, 2e-5, 1e-6], RUNS: [1.5]})
     write(tmp_path, HASHES[3], {CANARY: [1.0]}, machine="other")
-    page = frontpage.render(tmp_path)
+    page = frontpage.render(Recorded.read(tmp_path))
     text = " ".join(page.split())
     assert '<span class="latest">20.0 μs</span> <span class="better">100x faster</span>' in text
     assert "first 2.00 ms, now 20x the floor" in text
@@ -125,7 +128,7 @@ def test_the_page_says_what_changed_where_and_under_what_conditions(tmp_path):
 
 @pytest.mark.usefixtures("known_commits")
 def test_a_page_of_no_records_says_how_to_make_some(tmp_path):
-    assert "make history" in frontpage.render(tmp_path)
+    assert "make history" in frontpage.render(Recorded.read(tmp_path))
 
 
 def test_families_do_not_share_benchmarks():

@@ -16,23 +16,23 @@ from asv.commands.publish import Publish
 from asv.config import Config
 
 import history.asv_site  # noqa: F401  (wraps Publish.run)
-from history import commits, records
-from history.paths import ROOT
-from history.site import libraries, trend
+from history import commits, milestones, records
+from history.paths import MILESTONES, ROOT
+from history.site import libraries, names, trend
 from tests.history import browser
 from tests.history.recorded import ALLOC, CANARY, RUNS, write
 
 RECORDED = ROOT / "html"
 
 
-def publish(folder: Path) -> Path:
+def publish(folder: Path, **settings: str) -> Path:
     """Publish a history of three commits; return the site's folder."""
     git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
     subprocess.run([*git, "init", "-q", "-b", "main"], cwd=folder, check=True)
-    for index, speed in enumerate([1e-3, 1e-3, 1e-5]):
+    for index, (speed, floor) in enumerate([(1e-3, 1e-6), (1e-3, 1e-6), (1e-5, 0.8e-6)]):
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", f"Change {index}"], cwd=folder, check=True)
         commit = subprocess.check_output([*git, "rev-parse", "HEAD"], cwd=folder, text=True).strip()
-        figures = {CANARY: [1e-4], ALLOC: [speed, 1e-6, 2 * speed, 1e-6], RUNS: [2.0 if index else math.nan]}
+        figures = {CANARY: [1e-4], ALLOC: [speed, floor, 2 * speed, floor], RUNS: [2.0 if index else math.nan]}
         write(folder / "results", commit, figures, date=1_700_000_000 + 86_400 * index)
     conf = Config.from_json(
         {
@@ -41,6 +41,7 @@ def publish(folder: Path) -> Path:
             "branches": ["main"],
             "results_dir": str(folder / "results"),
             "html_dir": str(folder / "html"),
+            **settings,
         }
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -61,6 +62,15 @@ def site(request, tmp_path_factory):
         pytest.skip(f"needs the page's libraries: {problem}")
     folder = tmp_path_factory.mktemp("repository")
     return publish(folder), folder / "results"
+
+
+@pytest.fixture(scope="module")
+def addressed(tmp_path_factory):
+    """A site of a repository that has an address."""
+    problem = libraries.bring(tmp_path_factory.mktemp("vendor"))
+    if problem and os.environ.get("KVPOOL_BROWSER") != "required":
+        pytest.skip(f"needs the page's libraries: {problem}")
+    return publish(tmp_path_factory.mktemp("repository"), show_commit_url="https://example.org/commit/")
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +114,25 @@ def window(chromium):
     chromium.errors()
     yield chromium
     assert [error for error in chromium.errors() if not BROKEN_CONNECTION.match(error)] == []
+
+
+BRIGHTNESS = """
+    const parts = colour => colour.match(/[\\d.]+/g).map(Number);
+    const mean = colour => parts(colour).slice(0, 3).reduce((sum, part) => sum + part, 0) / 3;
+    const shown = [...document.querySelectorAll(arguments[0])].filter(each => each.offsetParent);
+    return shown.map(each => {
+        const style = getComputedStyle(each);
+        let behind = each;
+        while (parts(getComputedStyle(behind).backgroundColor)[3] === 0) { behind = behind.parentElement; }
+        return [mean(style.color), mean(getComputedStyle(behind).backgroundColor)];
+    });
+"""
+
+
+def contrast(window, selector, scheme):
+    """Return by how much the text of what is shown is darker (or by night brighter) than what is behind it."""
+    sign = 1 if scheme == "light" else -1
+    return min(sign * (behind - text) for text, behind in window.run(BRIGHTNESS, selector))
 
 
 def measured_names(html):
@@ -168,6 +197,110 @@ def test_an_address_that_asv_writes_still_leads_to_its_graph(window, address):
     assert window.wait(SERIES)
 
 
+def test_a_graph_of_the_front_page_is_logarithmic_and_has_the_floor(window, address):
+    window.open(f"{address}/index.html")
+    window.run("document.querySelector('a.row').click()")
+    window.wait(SERIES)
+    assert window.wait("return document.getElementById('log-scale').classList.contains('active')")
+    labels = window.wait("return jQuery('#main-graph').data('plot').getData().map(series => series.label)")
+    assert sorted(re.findall(r"method-(\w+)", " ".join(labels))) == ["contiguous", "floor"]
+
+
+def test_each_page_of_the_grid_leads_back_to_the_front_page(window, address):
+    window.open(f"{address}/grid.html#/regressions")
+    window.wait("return document.querySelector('#regressions-body table')")
+    window.run("[...document.querySelectorAll('#nav a')].find(link => link.innerText == 'Front page').click()")
+    assert window.wait("return document.querySelectorAll('.family').length") > 0
+
+
+@pytest.mark.parametrize("page", ["summarylist", "regressions"])
+def test_without_an_address_a_commit_is_no_link(window, address, page):
+    window.open(f"{address}/grid.html#/{page}")
+    window.wait(f"return document.querySelector('#{page}-body table')")
+    window.wait("return document.querySelector('[aria-sort]')")
+    links = window.run(
+        f"return [...document.querySelectorAll('#{page}-body td a')].map(link => link.getAttribute('href'))"
+    )
+    assert [link for link in links if re.match(r"#(\.\./compare/)?[0-9a-f]{6}", link)] == []
+
+
+def test_a_click_on_a_point_opens_no_page_without_an_address(window, address):
+    window.open(f"{address}/grid.html#{ALLOC}")
+    window.wait(SERIES)
+    assert window.run("return window.open(jQuery.asv.main_json.show_commit_url + 'abcdef12')") is None
+
+
+def test_with_an_address_a_commit_is_a_link(window, addressed):
+    window.open(f"{addressed.as_uri()}/grid.html#/summarylist")
+    window.wait("return document.querySelector('[aria-sort]')")
+    link = window.wait("const link = document.querySelector('.change-date a'); return link && link.href")
+    assert link.startswith("https://example.org/commit/")
+
+
+def test_the_list_colours_only_what_kvpool_changed(window, addressed):
+    window.open(f"{addressed.as_uri()}/grid.html#/summarylist")
+    window.wait("return document.querySelector('[aria-sort]')")
+    classes = window.run(
+        "return Object.fromEntries([...document.querySelectorAll('#summarylist-body tbody tr')]"
+        ".map(row => [row.cells[0].innerText, row.cells[2].className]))"
+    )
+    assert classes[f"{ALLOC} (64, 'contiguous')"] == "change negative-change"
+    assert classes[f"{ALLOC} (64, 'floor')"] == "change noise"
+
+
+def test_the_zoom_of_a_graph_is_in_its_address(window, address):
+    window.open(f"{address}/grid.html#{ALLOC}")
+    window.wait(SERIES)
+    revisions = window.run("return Object.entries(jQuery.asv.main_json.revision_to_hash)")
+    (first, _), *_, (from_, from_hash), (to, to_hash) = sorted((int(number), name) for number, name in revisions)
+    window.run(
+        "jQuery('#main-graph').data('plot').setSelection({xaxis: {from: arguments[0], to: arguments[1]}})", from_, to
+    )
+    zoom = f"{from_hash[:8]}..{to_hash[:8]}"
+    assert zoom in window.wait("return location.hash.includes('zoom') && location.hash")
+    window.open(f"{address}/grid.html#{ALLOC}?zoom={zoom}")
+    least = "const plot = jQuery('#main-graph').data('plot'); return plot && plot.getAxes().xaxis.min"
+    window.wait(f"const least = (() => {{ {least} }})(); return least == arguments[0]", from_)
+    window.run("document.getElementById('unzoom').click()")
+    window.wait(f"const least = (() => {{ {least} }})(); return least == null || least <= arguments[0]", first)
+    assert "zoom" not in window.run("return location.hash")
+
+
+def test_the_grid_is_used_by_keyboard_and_its_controls_have_names(window, address):
+    window.open(f"{address}/grid.html#{ALLOC}")
+    window.wait(SERIES)
+    window.wait("return document.querySelector('#log-scale[aria-pressed=false]')")
+    window.press(browser.TAB)
+    assert window.run("return document.activeElement.innerText") == "Skip to the content"
+    window.press(browser.ENTER)
+    assert window.run("return document.activeElement.id") == "graph"
+    window.run("document.getElementById('log-scale').focus()")
+    window.press(browser.SPACE)
+    assert window.wait("return document.querySelector('#log-scale[aria-pressed=true]')")
+    assert "y-axis-scale=log" in window.run("return location.hash")
+    window.run("document.querySelector('#graphdisplay-navigation-params .panel:last-child .btn').focus()")
+    chosen = window.run("return document.activeElement.innerText")
+    window.press(browser.ENTER)
+    assert window.wait("return document.activeElement.getAttribute('aria-pressed') == 'false'")
+    assert window.run("return document.activeElement.innerText") == chosen
+    unnamed = "return [...document.querySelectorAll('input, button, [role=group], [role=img]')]"
+    unnamed += ".filter(each => each.offsetParent && !(each.getAttribute('aria-label') || each.innerText)).length"
+    assert window.run(unnamed) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", ["", "#/summarylist", "#/regressions", f"#{ALLOC}"])
+def test_the_grid_is_readable_on_a_phone_by_day_and_night(window, address, scheme, page):
+    window.prefer(scheme)
+    window.resize(390, 844)
+    window.open(f"{address}/grid.html{page}")
+    shown = "#summarygrid-display h1, #summarylist-body td a, #regressions-body button, #graph-display .panel-heading"
+    window.wait(f"return [...document.querySelectorAll('{shown}')].some(each => each.offsetParent)")
+    assert window.run("return document.documentElement.scrollWidth") <= 390
+    assert contrast(window, shown, scheme) > 100
+    window.command("Emulation.clearDeviceMetricsOverride")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_front_page_is_readable_on_a_phone_by_day_and_night(window, address, scheme):
     window.prefer(scheme)
@@ -209,3 +342,37 @@ def test_the_lock_file_pins_each_library_by_a_hash_and_names_no_registry():
     assert all(lock[f"node_modules/{name}"]["version"] == version for name, version in wanted.items())
     assert all(each["integrity"].startswith("sha512-") for name, each in lock.items() if name)
     assert "://" not in text
+
+
+def test_the_milestones_are_named_on_the_graphs_of_the_recorded_history():
+    data = (RECORDED / "grid-data.js").read_text().removeprefix("const kvpool = ").rstrip(";\n")
+    found = json.loads(data)["milestones"]
+    listed = [each.commit for each in milestones.read(MILESTONES)]
+    assert {commit[:8] for commit, _ in found} <= {commit[:8] for commit in listed}
+    assert all(name for _, name in found)
+
+
+def test_a_milestone_is_drawn_at_its_commit(window, address):
+    window.open(f"{address}/grid.html#{ALLOC}")
+    window.wait(SERIES)
+    drawn = window.run("""
+        const written = [];
+        const write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text) { written.push(text); };
+        const [hash] = Object.values(jQuery.asv.main_json.revision_to_hash);
+        kvpool.milestones.splice(0, Infinity, [hash, "the first of all"]);
+        jQuery(window).trigger("resize");
+        CanvasRenderingContext2D.prototype.fillText = write;
+        return written;
+    """)
+    assert "the first of all" in drawn
+
+
+def test_names_of_milestones_are_their_reasons(tmp_path):
+    path = tmp_path / "milestones.txt"
+    path.write_text("# list\nabcd the indexed allocators: flat arrays\nffff another\n")
+    found = names.read(path, ["abcd" * 10, "0" * 40])
+    assert found == {"abcd" * 10: "the indexed allocators: flat arrays"}
+    assert names.read(tmp_path / "none.txt", ["abcd" * 10]) == {}
+    assert names.short(found["abcd" * 10]) == "the indexed allocators"
+    assert len(names.short("word " * 30)) <= 42

@@ -1,0 +1,71 @@
+"""What all pages of the site are made of: the longest history that is recorded."""
+
+import itertools
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from history import commits, records
+from history.commits import Commit
+from history.paths import MILESTONES
+from history.records import Record
+from history.site import names, trend
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The records of one machine in the order of their commits, and what is known of them."""
+
+    shown: list[Record]
+    described: list[Commit]  # as `shown`
+    reasons: dict[str, str]  # why a milestone is one
+    suite: dict[str, dict[str, Any]]
+    machines: dict[str, dict[str, Any]]
+    measured: int  # when the latest of all records was, seconds since the epoch
+
+    @classmethod
+    def read(cls, results: Path) -> "Recorded":
+        """Return what the folder holds."""
+        order = {commit: number for number, commit in enumerate(commits.all_in_order())}
+        every = records.load(results)
+        shown = trend.longest_history(every, order)
+        hashes = [each.commit for each in shown]
+        described = commits.describe(hashes)
+        dates = trend.rising(each.date for each in described)
+        files = sorted(results.glob("*/machine.json"))
+        machines = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+        return cls(
+            shown,
+            [each._replace(date=date) if each.date else each for each, date in zip(described, dates, strict=True)],
+            names.read(MILESTONES, hashes),
+            records.suite(results),
+            {each["machine"]: each for each in machines},
+            max((each.measured for each in every), default=0),
+        )
+
+    @cached_property
+    def noise(self) -> trend.Noise | None:
+        """How far times lie apart that no commit has a part in."""
+        return trend.noise(self.shown, self.is_timed)
+
+    @cached_property
+    def drifts(self) -> dict[str, float]:
+        """By commit: the change of a time since the commit before, as a share, up to which it may be the machine's."""
+        return {
+            after.commit: trend.drift(before, after, self.is_timed) for before, after in itertools.pairwise(self.shown)
+        }
+
+    def is_timed(self, benchmark: str) -> bool:
+        """Tell whether a benchmark takes times, which noise is in."""
+        return self.suite[benchmark]["unit"] == "seconds"
+
+    @property
+    def milestones(self) -> list[tuple[str, str]]:
+        """Commits and short names, in order."""
+        return [(each.commit, self.name(each.commit)) for each in self.shown if each.commit in self.reasons]
+
+    def name(self, commit: str) -> str:
+        """Return what stands at a commit's point."""
+        return names.short(self.reasons[commit]) if commit in self.reasons else ""
