@@ -23,6 +23,8 @@ def recorded() -> None:
         raise UsageError("nothing is recorded in results/ yet; 'make history' measures the milestones")
     if gone := git("ls-files", "--deleted", "--", str(results)).splitlines():
         raise UsageError(f"{_some(gone)} is missing, which git has: 'git restore {conf.results_dir}' brings it back")
+    results = _kept(results)
+    conf.results_dir = str(results)
     measured = _check(results)
     for branch in conf.branches:
         _require(measured, git("rev-list", "--first-parent", branch, "--").split(), f"the branch {branch}")
@@ -54,6 +56,21 @@ def beside_history(measured: Path) -> None:
     # A newcomer's clone may be on a branch, or on no branch at all; what it measured is shown all the same.
     conf.branches = [git("symbolic-ref", "--quiet", "--short", "HEAD", check=False) or "HEAD"]
     _publish(conf, _check(together))
+
+
+def _kept(results: Path) -> Path:
+    """Return the results without what git ignores of them: what asv as it is has filed under a host's name."""
+    listed = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "--", str(results))
+    ignored = [ROOT / each for each in git(*listed).splitlines()]
+    if not ignored:
+        return results
+    print(f"Not published, as git ignores it: {_some([str(each.relative_to(ROOT)) for each in ignored])}.")
+    kept = SCRATCH / "kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(
+        results, kept, ignore=lambda folder, names: [name for name in names if Path(folder, name) in ignored]
+    )
+    return kept
 
 
 def _check(results: Path) -> list[str]:

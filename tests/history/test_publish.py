@@ -14,6 +14,7 @@ from asv.config import Config
 
 import history.asv_site  # noqa: F401  (wraps Publish.run)
 from history import UsageError, commits, publish, records
+from history.machine import describe
 from history.paths import ROOT
 from history.site import corrections, libraries
 from tests.history.recorded import ALLOC, CANARY, write
@@ -109,6 +110,17 @@ def test_other_data_have_another_stamp(repository):
     path.write_text(path.read_text().replace("0.0001", "0.0002"))
     publish.recorded()
     assert json.loads(site(repository)["info.json"])["timestamp"] != first
+
+
+def test_what_asv_names_after_a_host_is_ignored_and_not_published(repository, capsys):
+    (repository / ".gitignore").write_text((ROOT / ".gitignore").read_text() + "!/results/m/\n")
+    newest = git(repository, "rev-parse", "HEAD~1")
+    write(repository / "results", newest, {CANARY: [1e-4], ALLOC: [1.0] * 4}, machine="a-host")
+    write(repository / "results", newest, {CANARY: [1e-4], ALLOC: [1.0] * 4}, machine=describe()["machine"])
+    publish.recorded()
+    assert "Not published, as git ignores it: results/a-host." in capsys.readouterr().out
+    assert json.loads(site(repository)["index.json"])["params"]["machine"] == sorted(["m", describe()["machine"]])
+    assert "a-host" not in git(repository, "status", "--porcelain", "--untracked-files=all")
 
 
 def test_a_commit_is_dated_after_its_ancestors(repository, monkeypatch):
