@@ -114,6 +114,12 @@ def all_in_order() -> list[str]:
     return git("rev-list", "--all", "--date-order", "--reverse").split()
 
 
+def size(commit: str, path: str) -> tuple[int, int]:
+    """Return how many files a commit has under `path`, and their bytes; none where the commit is not here."""
+    listed = git("ls-tree", "-r", "--format=%(objectsize)", commit, "--", path, check=False).split()
+    return len(listed), sum(map(int, listed))
+
+
 def is_shallow() -> bool:
     """Tell whether this clone has only the last commits of its history."""
     return git("rev-parse", "--is-shallow-repository", check=False) == "true"

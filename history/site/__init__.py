@@ -1,9 +1,12 @@
 """What is added to the site that asv publishes."""
 
+import shutil
 from pathlib import Path
 
-from history.site import corrections, frontpage, grid, libraries, offline
+from history.site import corrections, feed, figures, frontpage, graphs, grid, libraries, offline, pages
 from history.site.recorded import Recorded
+
+_STYLE = Path(__file__).with_name("site.css")
 
 
 def finish(conf, html: Path) -> None:
@@ -11,16 +14,21 @@ def finish(conf, html: Path) -> None:
 
     asv's own page moves to ``grid.html``; the front page sends addresses that name a graph on to it.
     """
-    front, asv_page = html / "index.html", html / frontpage.GRID
+    front, asv_page = html / "index.html", html / pages.GRID
     front.rename(asv_page)
     problem = libraries.bring(html / "vendor")
     if problem:
         print(f"\nThe grid loads its libraries from their public addresses, as asv publishes it: {problem}.")
     else:
         libraries.rewrite(asv_page)
-    found = Recorded.read(Path(conf.results_dir))
-    corrections.correct(html, found.measured, conf.show_commit_url)
+    address = "" if conf.show_commit_url == corrections.NO_ADDRESS else conf.show_commit_url
+    found = Recorded.read(Path(conf.results_dir), address, getattr(conf, "show_source_url", ""))
+    corrections.correct(html, found.measured, address)
     offline.add_data(html)
     offline.add_reader(asv_page)
     grid.improve(asv_page, found.milestones, found.drifts)
+    shutil.copyfile(_STYLE, html / _STYLE.name)
     frontpage.write(found, front)
+    graphs.write(found, html / pages.GRAPHS)
+    figures.write(found, html)
+    (html / pages.STEPS).write_text(feed.render(found), encoding="utf-8")

@@ -48,7 +48,7 @@ def _is_control(name: str) -> bool:
 def correct(html: Path, measured: int, address: str) -> None:
     """Make what asv wrote to `html` the same each time that it is written of the same data.
 
-    `measured` is when the latest of it was measured, in seconds since the epoch; `address` is asv's show_commit_url.
+    `measured` is when the latest of it was measured, in seconds since the epoch; `address` is that of commits, if any.
     """
     index = html / "index.json"
     found = json.loads(index.read_text(encoding="utf-8"))
@@ -79,7 +79,7 @@ def _date(index: dict[str, Any]) -> None:
 
 def _correct_feed(feed: Path, measured: int, address: str) -> None:
     text = feed.read_text(encoding="utf-8")
-    if address == NO_ADDRESS:
+    if not address:
         text = _DEAD_LINK.sub(r"\1", text)
     if "<entry>" not in text:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(measured))

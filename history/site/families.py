@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from history.records import Case, is_control
 
+# What rows call the cheapest way to the same result.
+FLOOR = "the floor"
+
 
 class Row(NamedTuple):
     """One figure of a family, and the one beside which it is read."""
@@ -33,7 +36,7 @@ def _row(label: str, benchmark: str, *parameters: str, beside: str = "") -> Row:
     if not beside:
         return Row(label, Case(benchmark, parameters))
     other = Case(benchmark, (*parameters[:-1], repr(beside)))
-    return Row(label, Case(benchmark, parameters), other, "the floor" if beside == "floor" else beside)
+    return Row(label, Case(benchmark, parameters), other, FLOOR if beside == "floor" else beside)
 
 
 _CHURNED = "bench_host.ChurnedAlloc.time_alloc"
@@ -108,6 +111,17 @@ FAMILIES = (
                 "'kvpool'",
                 beside="list",
             ),
+        ),
+    ),
+    Family(
+        "Import and size",
+        "What importing costs a process, and what calls cost as pools, lanes and threads become more",
+        r"bench_(import|size)\.",
+        (
+            _row("Import kvpool, torch imported before", "bench_import.Import.timeraw_import"),
+            _row("Pool of 16,777,216 pages", "bench_size.HugePool.time_alloc_free", "16777216", "512", "'contiguous'"),
+            _row("Pool that 8 threads share", "bench_size.SharedPool.time_alloc_free", "8"),
+            _row("64 lanes", "bench_size.Lanes.time_alloc_free", "64"),
         ),
     ),
 )

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from history.commits import Commit
 from history.paths import MILESTONES
 from history.records import Record
 from history.site import names, trend
+from history.site.families import Family
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,11 @@ class Recorded:
     suite: dict[str, dict[str, Any]]
     machines: dict[str, dict[str, Any]]
     measured: int  # when the latest of all records was, seconds since the epoch
+    address: str = ""  # what a commit's hash is appended to, empty where the repository has none
+    source_address: str = ""  # the same of a file's path
 
     @classmethod
-    def read(cls, results: Path) -> "Recorded":
+    def read(cls, results: Path, address: str = "", source_address: str = "") -> "Recorded":
         """Return what the folder holds."""
         order = {commit: number for number, commit in enumerate(commits.all_in_order())}
         every = records.load(results)
@@ -43,7 +47,14 @@ class Recorded:
             records.suite(results),
             {each["machine"]: each for each in machines},
             max((each.measured for each in every), default=0),
+            address,
+            source_address,
         )
+
+    @property
+    def hashes(self) -> list[str]:
+        """The commits that are shown."""
+        return [each.commit for each in self.shown]
 
     @cached_property
     def noise(self) -> trend.Noise | None:
@@ -57,14 +68,33 @@ class Recorded:
             after.commit: trend.drift(before, after, self.is_timed) for before, after in itertools.pairwise(self.shown)
         }
 
+    def is_noise(self, ratio: float, benchmark: str, first: int, last: int) -> bool:
+        """Tell whether a figure may have changed by so much from one record to another without the code's doing."""
+        if not self.is_timed(benchmark) or not 0 < ratio < math.inf:
+            return False
+        return abs(math.log(ratio)) <= math.log1p(trend.drift(self.shown[first], self.shown[last], self.is_timed))
+
+    def is_noise_of(self, family: Family, step: trend.Step) -> bool:
+        """Tell the same of a step of a family; the rows of one are all times or all counts."""
+        return self.is_noise(step.ratio, family.rows[0].case.benchmark, step.index - 1, step.index)
+
+    def source(self, benchmark: str) -> str:
+        """Return the address of a benchmark's file, empty where the repository has none."""
+        return f"{self.source_address}benchmarks/{benchmark.split('.')[0]}.py" if self.source_address else ""
+
     def is_timed(self, benchmark: str) -> bool:
         """Tell whether a benchmark takes times, which noise is in."""
-        return self.suite[benchmark]["unit"] == "seconds"
+        return benchmark in self.suite and self.suite[benchmark]["unit"] == "seconds"
 
     @property
     def milestones(self) -> list[tuple[str, str]]:
         """Commits and short names, in order."""
         return [(each.commit, self.name(each.commit)) for each in self.shown if each.commit in self.reasons]
+
+    def title(self, index: int) -> str:
+        """Return how a commit is named in words: by its hash and what it is known for."""
+        commit = self.hashes[index]
+        return f"{commit[:8]} {self.name(commit) or self.described[index].subject}".strip()
 
     def name(self, commit: str) -> str:
         """Return what stands at a commit's point."""

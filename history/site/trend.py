@@ -1,5 +1,6 @@
 """From records to what the front page says: first and latest figures, lines, steps. No input or output here."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -11,6 +12,13 @@ from history.site.families import Family
 
 # A family's step is worth a line when the geometric mean of its cases changes by more than this, either way.
 LARGE = 1.25
+
+
+# The least change of a time that is no noise, however still the machine was.
+LEAST = 0.05
+
+# The longest of many calls, which says more of the machine than of the code.
+UNDECIDED = ".time_longest"
 
 
 class Line(NamedTuple):
@@ -42,6 +50,42 @@ def line(case: Case, records: Sequence[Record]) -> Line:
     return Line(tuple(record.figures.get(case) for record in records))
 
 
+def largest_step(values: Line) -> tuple[int, int, float] | None:
+    """Return between which records the figure changed most, and its ratio; None where it did not."""
+    found = None
+    indices = [index for index, figure in enumerate(values.figures) if figure is not None]
+    for before, after in itertools.pairwise(indices):
+        ratio = _ratio(values.figures[before] or 0.0, values.figures[after] or 0.0)
+        if 0 < ratio < math.inf and (found is None or abs(math.log(ratio)) > abs(math.log(found[2]))):
+            found = before, after, ratio
+    return found
+
+
+class Cost(NamedTuple):
+    """What a commit made dearer: a figure, before and after."""
+
+    index: int
+    case: Case
+    before: float
+    after: float
+
+
+def costs(records: Sequence[Record], is_noise: Callable[[float, str, int, int], bool]) -> list[Cost]:
+    """Return what commits made dearer, of a case what did so most, the dearest first."""
+    found: dict[Case, Cost] = {}
+    for index in range(1, len(records)):
+        before, after = (records[each].figures for each in (index - 1, index))
+        for case in after:
+            if is_control(case) or case.benchmark.endswith(UNDECIDED) or not before.get(case):
+                continue
+            ratio = after[case] / before[case]
+            if ratio <= 1 + LEAST or is_noise(ratio, case.benchmark, index - 1, index):
+                continue
+            if case not in found or ratio > found[case].after / found[case].before:
+                found[case] = Cost(index, case, before[case], after[case])
+    return sorted(found.values(), key=lambda each: (-each.after / each.before, each.case))
+
+
 def steps(family: Family, records: Sequence[Record]) -> list[Step | None]:
     """Return what each record changed in the family: None for the first one and where no case is in both."""
     found: list[Step | None] = [None] * len(records)
@@ -55,9 +99,9 @@ def steps(family: Family, records: Sequence[Record]) -> list[Step | None]:
     return found
 
 
-def is_large(step: Step | None) -> bool:
+def is_large(ratio: float) -> bool:
     """Tell whether a step is worth a line."""
-    return step is not None and (step.ratio > LARGE or step.ratio < 1 / LARGE)
+    return ratio > LARGE or ratio < 1 / LARGE
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
@@ -86,6 +130,15 @@ def in_words(ratio: float, unit: str) -> str:
         return "unchanged"
     digits = f"{factor:,.0f}" if factor >= 10 else f"{factor:.1f}"
     return f"{digits}x {better if ratio < 1 else worse}"
+
+
+def better_or_worse(ratio: float) -> str:
+    """Return a change of figures of several units in words.
+
+    >>> better_or_worse(0.5)
+    '2.0x better'
+    """
+    return in_words(ratio, "seconds").replace("faster", "better").replace("slower", "worse")
 
 
 def points(values: Line, width: float, height: float) -> list[tuple[int, float, float]]:
@@ -135,10 +188,6 @@ def noise(records: Sequence[Record], timed: Callable[[str], bool]) -> Noise | No
             distances[case] = [abs(figure / middle - 1) for figure in figures]
     every = sorted(chain.from_iterable(distances.values()))
     return Noise(len(distances), median(every), every[int(0.9 * (len(every) - 1))]) if every else None
-
-
-# The least that is no noise, where too little was measured to say how much is.
-LEAST = 0.05
 
 
 def drift(before: Record, after: Record, timed: Callable[[str], bool]) -> float:

@@ -29,7 +29,7 @@ def find() -> tuple[str, str]:
     pytest.skip(reason)
 
 
-TAB, ENTER, SPACE, DOWN = "\ue004", "\ue007", " ", "\ue015"
+TAB, ENTER, SPACE, UP = "\ue004", "\ue007", " ", "\ue013"
 
 
 class Browser:

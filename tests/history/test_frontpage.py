@@ -1,12 +1,18 @@
+import csv
+import io
 import math
+import re
 from itertools import product
+from xml.etree import ElementTree
 
 import pytest
 from asv_runner.discovery import disc_benchmarks
 
+from benchmarks.counted_calls import CASES
+from history import commits
 from history.commits import Commit
 from history.records import Case, Record
-from history.site import frontpage, trend
+from history.site import counted, feed, figures, frontpage, graph, graphs, trend
 from history.site.families import FAMILIES, Family
 from history.site.recorded import Recorded
 from tests.history.recorded import ALLOC, CANARY, RUNS, write
@@ -32,7 +38,7 @@ def test_a_step_is_the_geometric_mean_of_the_cases_that_both_commits_have():
     ]
     found = trend.steps(FAMILY, shown)
     assert found == [None, (1, 0.5, 1), (2, pytest.approx(1.0), 2), None]
-    assert [trend.is_large(each) for each in found] == [False, True, False, False]
+    assert [trend.is_large(each.ratio) for each in found if each] == [True, False]
 
 
 def test_noise_is_taken_from_the_times_that_run_no_code_of_kvpool():
@@ -110,9 +116,12 @@ def test_the_page_says_what_changed_where_and_under_what_conditions(tmp_path):
     text = " ".join(page.split())
     assert '<span class="latest">20.0 μs</span> <span class="better">100x faster</span>' in text
     assert "first 2.00 ms, now 20x the floor" in text
+    assert "100x faster at cccccccc Indexed allocator" in text
     assert '<span class="latest">1.5 runs</span> <span class="better">2.7x less</span>' in text
     assert "Simple &lt;allocator&gt;" in page
-    assert page.index("Notes") < page.index("Indexed allocator") < page.index("Skeleton")
+    table = page[page.index("<h2>What each commit did") :]
+    assert table.index("Notes") < table.index("Indexed allocator") < table.index("Skeleton")
+    assert '<a href="compare.html#bbbbbbbb..cccccccc">compare</a>' in table
     assert (
         '<td class="change large better" data-family="Host allocation" title="geometric mean of 2 cases">100x' in text
     )
@@ -126,9 +135,131 @@ def test_the_page_says_what_changed_where_and_under_what_conditions(tmp_path):
     assert "Lanes" not in page  # nothing of it is recorded
 
 
+@pytest.fixture
+def two_commits(tmp_path, known_commits):
+    """Two commits: the first case becomes twice as slow, its floor 1.9 times, a count twice as much."""
+    write(tmp_path, HASHES[0], {CANARY: [1.0], ALLOC: [1e-5, 1e-6, 2e-5, 1e-6], RUNS: [2.0]})
+    write(tmp_path, HASHES[1], {CANARY: [1.0], ALLOC: [2e-5, 1.9e-6, 2e-5, 1.9e-6], RUNS: [4.0]})
+    return tmp_path
+
+
+def test_what_moved_no_more_than_the_floors_is_noise_and_no_cost(two_commits):
+    slower, count = "2.0x slower", "2.0x more"
+    found = Recorded.read(two_commits)
+    assert [(each.case, each.index) for each in trend.costs(found.shown, found.is_noise)] == [
+        (Case(ALLOC, ("1", "'contiguous'")), 1),
+        (Case(RUNS, ("'fewest_runs'",)), 1),
+    ]
+    write(two_commits, HASHES[1], {CANARY: [1.0], ALLOC: [2e-5, 2.1e-6, 2e-5, 2.1e-6], RUNS: [4.0]})
+    still = Recorded.read(two_commits)
+    assert [each.case.benchmark for each in trend.costs(still.shown, still.is_noise)] == [RUNS]
+    before, after = frontpage.render(found), frontpage.render(still)
+    assert slower in before.split("<h2>What each commit did")[0]
+    assert slower not in after.split("<h2>What each commit did")[0]
+    assert count in after
+
+
+def test_a_change_is_not_coloured_where_it_may_be_noise(two_commits):
+    write(two_commits, HASHES[1], {CANARY: [1.0], ALLOC: [2e-5, 3e-6, 4e-5, 3e-6], RUNS: [4.0]})
+    page = " ".join(frontpage.render(Recorded.read(two_commits)).split())
+    assert '<span class="quiet" title="no more than times moved' in page
+    assert '<span class="worse">2.0x more</span>' in page
+    row = page[page.index("<h2>What each commit did") :]
+    assert re.search(r'<td class="change worse" data-family="Host allocation"[^>]*>2.0x worse', row)  # and not large
+
+
+def test_within_the_noise_of_the_floor_is_at_the_floor(two_commits):
+    write(two_commits, HASHES[1], {CANARY: [1.0], ALLOC: [1e-5, 1e-6, 0.98e-6, 1e-6], RUNS: [4.0]})
+    page = frontpage.render(Recorded.read(two_commits))
+    assert "now at the floor" in page
+    assert "0.98x" not in page
+
+
+def test_commits_and_benchmarks_are_links_where_the_repository_has_an_address(two_commits):
+    commit, source = "https://example.org/commit/", "https://example.org/blob/main/"
+    found = Recorded.read(two_commits, commit, source)
+    assert f'<a href="{commit}bbbbbbbb"><code>bbbbbbbb</code></a>' in frontpage.render(found)
+    assert f'<a href="{commit}bbbbbbbb"><code>bbbbbbbb</code></a>' in graphs.render(found)
+    assert f'<a href="{source}benchmarks/bench_host.py">source</a>' in graphs.render(found)
+    assert f"{source}benchmarks/bench_host.py" in figures.as_script(found)
+    without = Recorded.read(two_commits)
+    for page in (frontpage.render(without), graphs.render(without), figures.as_script(without)):
+        assert "https://" not in page
+
+
+def test_the_figures_as_csv(two_commits):
+    rows = list(csv.reader(io.StringIO(figures.as_csv(Recorded.read(two_commits)))))
+    assert rows[0] == ["benchmark", "parameters", "unit", "aaaaaaaa", "bbbbbbbb"]
+    assert [ALLOC, "1, 'contiguous'", "seconds", "1e-05", "2e-05"] in rows
+    assert len(rows) == 1 + 6
+
+
+def test_the_feed_has_the_large_steps_that_are_no_noise(two_commits):
+    def titles():
+        root = ElementTree.fromstring(feed.render(Recorded.read(two_commits)))
+        return [each.text for each in root.iterfind("{*}entry/{*}title")]
+
+    assert titles() == ["Memory: 2.0x worse at bbbbbbbb"]
+    write(two_commits, HASHES[1], {CANARY: [1.0], ALLOC: [1e-6, 1e-6, 2e-6, 1e-6], RUNS: [2.0]})
+    assert titles() == ["Host allocation: 10x better at bbbbbbbb"]
+    text = feed.render(Recorded.read(two_commits))
+    assert "compare.html#aaaaaaaa..bbbbbbbb" in text
+    assert "1971-01-01T00:00:01Z" in text  # a second after the first commit, of the same date
+
+
+def test_a_graph_has_the_time_the_floor_and_the_instructions():
+    times, counts = trend.Line((1e-3, 1e-5, 1e-5)), trend.Line((None, 5000.0, 50.0))
+    drawing = graph.draw(
+        [
+            graph.Curve("time", "kvpool", times, "seconds"),
+            graph.Curve("floor", "the floor", trend.Line((1e-6, 1e-6, 1e-6)), "seconds"),
+            graph.Curve("instructions", "instructions", counts, "instructions"),
+            graph.Curve("floor", "not measured", trend.Line((None, None, None)), "seconds"),
+        ],
+        ["a one", "b two", "c three"],
+        ["", "two", "three"],
+    )
+    time, floor, instructions = drawing.curves
+    assert [len(each.points) for each in drawing.curves] == [3, 3, 2]
+    # A factor is as tall in both units.
+    assert instructions.points[1].y - instructions.points[0].y == pytest.approx(time.points[1].y - time.points[0].y)
+    assert all(point.y == pytest.approx(graph.HEIGHT - graph.BOTTOM) for point in floor.points)
+    assert time.points[0].title == "a one: 1.00 ms"
+    assert [mark.name for mark in drawing.marks] == ["two", "three"]
+    assert [tick.label for tick in drawing.ticks][:2] == ["1.00 μs", "10.0 μs"]
+
+
+def test_a_graph_of_figures_that_hardly_move_has_a_scale():
+    for value in (1.0, 1.4e-7, 9.99e12):
+        drawing = graph.draw([graph.Curve("time", "x", trend.Line((value, value)), "runs")], ["a", "b"], ["", ""])
+        assert len(drawing.ticks) >= 1
+        assert all(graph.TOP <= tick.y <= graph.HEIGHT for tick in drawing.ticks)
+
+
+def test_instructions_stand_beside_the_row_that_does_the_same_work(two_commits, monkeypatch):
+    call = counted.CALLS[f"{ALLOC}(64, 'contiguous')"]
+    old, new = (Case(counted.BENCHMARK, (repr(call), repr(tool))) for tool in ("valgrind 1", "valgrind 2"))
+    shown = [record("a", {old: 9.0}), record("b", {old: 8.0, new: 7.0}), record("c", {new: 6.0})]
+    assert counted.line(call, shown).figures == (None, 7.0, 6.0)
+    monkeypatch.setattr(counted, "line", lambda call, shown: trend.Line((4000.0, 2000.0)))
+    page = graphs.render(Recorded.read(two_commits))
+    assert f"instructions of {call}" in page
+    assert "2,000 instructions" in page or "2000 instructions" in page
+
+
+def test_what_is_counted_beside_a_row_is_in_the_suite():
+    rows = {str(row.case) for family in FAMILIES for row in family.rows}
+    assert set(counted.CALLS) <= rows
+    assert set(counted.CALLS.values()) <= set(CASES)
+
+
 @pytest.mark.usefixtures("known_commits")
 def test_a_page_of_no_records_says_how_to_make_some(tmp_path):
-    assert "make history" in frontpage.render(Recorded.read(tmp_path))
+    found = Recorded.read(tmp_path)
+    assert "make history" in frontpage.render(found)
+    assert "<polyline" not in graphs.render(found)
+    assert figures.as_csv(found) == "benchmark,parameters,unit\n"
+    assert "<entry>" not in feed.render(found)
 
 
 def test_families_do_not_share_benchmarks():
@@ -145,3 +276,18 @@ def test_the_page_shows_cases_that_the_suite_has():
                 values = [map(repr, each) for each in suite[case.benchmark]._params]
                 assert case.parameters in set(product(*values))
             assert family.holds(row.case)
+
+
+def test_the_page_says_how_large_the_package_is(two_commits, monkeypatch):
+    assert "source files" not in frontpage.render(Recorded.read(two_commits))  # these commits are not here
+    sizes = {HASHES[0]: (2, 89), HASHES[1]: (16, 126_000)}
+    monkeypatch.setattr("history.commits.size", lambda commit, path: sizes[commit])
+    page = frontpage.render(Recorded.read(two_commits))
+    assert "16 source files of 126 kB; at the first commit 2 source files of 89 bytes" in page
+
+
+def test_the_size_of_a_folder_at_a_commit():
+    files, size = commits.size("HEAD", "history/templates/")
+    assert files >= 6
+    assert size > 10_000
+    assert commits.size("0" * 40, "kvpool/") == (0, 0)

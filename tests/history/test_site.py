@@ -19,6 +19,7 @@ import history.asv_site  # noqa: F401  (wraps Publish.run)
 from history import commits, milestones, records
 from history.paths import MILESTONES, ROOT
 from history.site import libraries, names, trend
+from history.site.recorded import Recorded
 from tests.history import browser
 from tests.history.recorded import ALLOC, CANARY, RUNS, write
 
@@ -289,12 +290,19 @@ def test_the_grid_is_used_by_keyboard_and_its_controls_have_names(window, addres
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("page", ["", "#/summarylist", "#/regressions", f"#{ALLOC}"])
-def test_the_grid_is_readable_on_a_phone_by_day_and_night(window, address, scheme, page):
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("", "#summarygrid-display h1"),
+        ("#/summarylist", "#summarylist-body td a"),
+        ("#/regressions", "#regressions-body button"),
+        (f"#{ALLOC}", "#graph-display .panel-heading"),
+    ],
+)
+def test_the_grid_is_readable_on_a_phone_by_day_and_night(window, address, scheme, page, shown):
     window.prefer(scheme)
     window.resize(390, 844)
     window.open(f"{address}/grid.html{page}")
-    shown = "#summarygrid-display h1, #summarylist-body td a, #regressions-body button, #graph-display .panel-heading"
     window.wait(f"return [...document.querySelectorAll('{shown}')].some(each => each.offsetParent)")
     assert window.run("return document.documentElement.scrollWidth") <= 390
     assert contrast(window, shown, scheme) > 100
@@ -302,18 +310,101 @@ def test_the_grid_is_readable_on_a_phone_by_day_and_night(window, address, schem
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_front_page_is_readable_on_a_phone_by_day_and_night(window, address, scheme):
+@pytest.mark.parametrize("page", ["index.html", "graphs.html", "compare.html"])
+def test_a_page_of_ours_is_readable_on_a_phone_by_day_and_night(window, address, scheme, page):
     window.prefer(scheme)
     window.resize(390, 844)
-    window.open(f"{address}/index.html")
-    assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    colours = window.run(
-        "const style = getComputedStyle(document.body); return [style.color, style.backgroundColor]"
-        ".map(colour => colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 3)"
-    )
-    assert abs(colours[0] - colours[1]) > 150
-    assert (colours[0] < colours[1]) == (scheme == "light")
+    window.open(f"{address}/{page}")
+    window.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert window.run("return document.documentElement.scrollWidth") <= 390
+    assert contrast(window, "h1, h2, h3, p, td, th, nav a, summary, pre, select", scheme) > 50
+    assert contrast(window, "h1", scheme) > 150
     window.command("Emulation.clearDeviceMetricsOverride")
+
+
+ROWS = """
+    return Object.fromEntries([...document.querySelectorAll("#figures tbody")].flatMap(body =>
+        [...body.rows].slice(1).map(row => [
+            `${body.rows[0].innerText.trim()}(${row.cells[0].innerText})`,
+            [...[...row.cells].slice(1).map(cell => cell.innerText), row.cells[3].className],
+        ])));
+"""
+
+
+def test_two_commits_are_compared_and_the_address_keeps_the_choice(window, addressed):
+    window.open(f"{addressed.as_uri()}/compare.html")
+    options = window.run("return [...document.querySelectorAll('#before option')].map(option => option.innerText)")
+    hashes = [option.split()[0] for option in options]
+    assert [option.split(" ", 1)[1] for option in options] == ["Change 0", "Change 1", "Change 2"]
+    found = window.run(ROWS)  # the last two
+    assert found[f"{ALLOC}(64, 'contiguous')"] == ["2 ms", "20 μs", "0.0100", "better"]
+    assert found[f"{ALLOC}(64, 'floor')"] == ["1 μs", "800 ns", "0.800", "noise"]
+    assert "2 better, 0 worse" in window.run("return document.getElementById('summary').innerText")
+    window.run("const select = document.getElementById('before'); select.focus()")
+    window.press(browser.UP)
+    assert window.wait("return location.hash") == f"#{hashes[0]}..{hashes[2]}"
+    assert f"{RUNS}('fewest_runs')" not in window.run(ROWS)  # the first has no figure of it
+    window.press(browser.TAB)
+    assert window.run("return document.activeElement.id") == "after"
+    window.press(browser.UP)
+    address = window.run("return location.href")
+    assert address.endswith(f"#{hashes[0]}..{hashes[1]}")
+    assert window.run(ROWS)[f"{ALLOC}(64, 'contiguous')"] == ["2 ms", "2 ms", "1", "noise"]
+    window.press(browser.TAB, browser.SPACE)
+    assert window.run("return [...document.querySelectorAll('#figures tbody')].every(body => !body.offsetParent)")
+    window.open(address)
+    chosen = window.run("return ['before', 'after'].map(id => document.getElementById(id).selectedIndex)")
+    assert chosen == [0, 1]
+    link = window.run("return document.querySelector('#summary a').href")
+    assert link == f"https://example.org/commit/{hashes[1]}"
+
+
+def test_the_comparison_takes_the_noise_that_the_front_page_takes(window, address, site):
+    window.open(f"{address}/compare.html")
+    shown = Recorded.read(site[1])
+    expected = trend.drift(*shown.shown[-2:], shown.is_timed)
+    assert math.expm1(window.run("return drift(commits.length - 2, commits.length - 1)")) == pytest.approx(
+        expected, rel=1e-3
+    )
+
+
+def test_an_address_of_commits_that_are_not_there_shows_the_last_two(window, address):
+    window.open(f"{address}/compare.html#0123456..garbage")
+    last = window.run("return document.querySelectorAll('#before option').length - 1")
+    chosen = window.run("return ['before', 'after'].map(id => document.getElementById(id).selectedIndex)")
+    assert chosen == [max(last - 1, 0), last]
+
+
+@pytest.mark.parametrize("page", ["index.html", "graphs.html", "compare.html"])
+def test_a_page_of_ours_is_used_by_keyboard(window, address, page):
+    window.open(f"{address}/{page}")
+    window.press(browser.TAB)
+    assert window.run("return document.activeElement.innerText") == "Skip to the content"
+    assert window.run("return document.activeElement.getBoundingClientRect().left") >= 0
+    window.press(browser.ENTER)
+    assert window.wait("return document.activeElement.id") == "content"
+    assert window.run("return location.pathname").endswith(page)
+    window.press(browser.TAB)
+    focused = window.run(
+        "return [document.activeElement.tagName, getComputedStyle(document.activeElement).outlineStyle]"
+    )
+    assert focused[0] in {"A", "SELECT", "DIV", "SUMMARY"}
+    assert focused[1] != "none"
+    unnamed = window.run(
+        "return [...document.querySelectorAll('svg[role=img], [role=region], nav, select, a')]"
+        ".filter(each => !(each.getAttribute('aria-label') || each.innerText || each.labels?.length)).length"
+    )
+    assert unnamed == 0
+
+
+def test_every_link_of_our_pages_leads_to_a_file_of_the_site(site):
+    html, _ = site
+    for page in ("index.html", "graphs.html", "compare.html"):
+        targets = re.findall(r'(?:href|src)="([^"#]*)', (html / page).read_text())
+        assert [target for target in targets if target and not (html / target).is_file()] == []
+    anchors = re.findall(r'href="graphs\.html#([^"]*)"', (html / "index.html").read_text())
+    assert set(anchors) <= set(re.findall(r'id="([^"]*)"', (html / "graphs.html").read_text()))
+    assert anchors
 
 
 def test_without_npm_the_grid_is_as_asv_makes_it_and_a_line_says_so(tmp_path, monkeypatch, capsys):
