@@ -21,6 +21,10 @@
 
     /* Noise */
 
+    const QUIET = "no more than times moved there that run no code of kvpool";
+
+    const benchmark_of = name => $.asv.main_json.benchmarks[name.innerText.split("(")[0].trim()];
+
     const moved = text => Math.abs(Math.log1p(parseFloat(text.replace("\u2212", "-")) / 100));
 
     function quieten(row) {
@@ -29,13 +33,31 @@
             return;
         }
         const commit = changed_at.innerText.slice(-8);
-        const benchmark = $.asv.main_json.benchmarks[name.innerText.split("(")[0].trim()];
         if (kvpool.controls.some(value => name.innerText.includes(value))) {
             change.className = "change noise";
             change.title = "runs no code of kvpool: what changed is the machine";
-        } else if (benchmark.unit === "seconds" && moved(change.innerText) <= Math.log1p(kvpool.drifts[commit])) {
+        } else if (benchmark_of(name).unit === "seconds" && moved(change.innerText) <= Math.log1p(kvpool.drifts[commit])) {
             change.className = "change noise";
-            change.title = "no more than times moved there that run no code of kvpool";
+            change.title = QUIET;
+        }
+    }
+
+    function quieten_regression(row) {
+        const [name, , changed_at, factor] = row.cells;
+        const drift = kvpool.drifts[changed_at.innerText.slice(-8)];
+        if (!row.title && benchmark_of(name).unit === "seconds" && Math.log(parseFloat(factor.innerText)) <= Math.log1p(drift)) {
+            row.classList.add("noise");
+            row.title = QUIET;
+        }
+    }
+
+    /* From a graph to its benchmark */
+
+    function add_source() {
+        const name = $("#title").text();
+        if (kvpool.source && $.asv.main_json.benchmarks[name]) {
+            const href = `${kvpool.source}benchmarks/${name.split(".")[0]}.py`;
+            $("#title").append(" ", $("<a>source</a>").attr({href, target: "_blank"}));
         }
     }
 
@@ -91,7 +113,9 @@
         }
         $("#summarylist-body td a, #regressions-body td a").each((_, link) => unlink(link));
         $("#summarylist-body tbody tr").each((_, row) => quieten(row));
+        $("#regressions-body tbody tr").each((_, row) => quieten_regression(row));
         name_things();
+        add_source();
         keep_focus();
     }
 

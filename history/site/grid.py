@@ -33,11 +33,11 @@ _CHANGES = (
 )
 
 
-def improve(page: Path, milestones: Sequence[tuple[str, str]], drifts: Mapping[str, float]) -> None:
+def improve(page: Path, milestones: Sequence[tuple[str, str]], drifts: Mapping[str, float], source: str) -> None:
     """Add to asv's page what `grid.css` and `grid.js` do.
 
     `milestones` are commits and their names, in their order. A time that a commit changes by less than its share in
-    `drifts` is greyed.
+    `drifts` is greyed. `source` is what a file's path is appended to, if the repository has an address.
     """
     text = page.read_text(encoding="utf-8")
     for before, after in _CHANGES:
@@ -53,5 +53,6 @@ def improve(page: Path, milestones: Sequence[tuple[str, str]], drifts: Mapping[s
         "milestones": list(milestones),
         "drifts": {name[:8]: round(share, 4) for name, share in drifts.items()},
         "controls": [CANARY, *sorted(REFERENCES)],
+        "source": source,
     }
     (page.parent / DATA).write_text(f"const kvpool = {json.dumps(data)};\n", encoding="utf-8")

@@ -71,7 +71,11 @@ def addressed(tmp_path_factory):
     problem = libraries.bring(tmp_path_factory.mktemp("vendor"))
     if problem and os.environ.get("KVPOOL_BROWSER") != "required":
         pytest.skip(f"needs the page's libraries: {problem}")
-    return publish(tmp_path_factory.mktemp("repository"), show_commit_url="https://example.org/commit/")
+    return publish(
+        tmp_path_factory.mktemp("repository"),
+        show_commit_url="https://example.org/commit/",
+        show_source_url="https://example.org/blob/",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +242,29 @@ def test_with_an_address_a_commit_is_a_link(window, addressed):
     assert link.startswith("https://example.org/commit/")
 
 
+def test_with_an_address_a_graph_leads_to_its_benchmark(window, addressed):
+    window.open(f"{addressed.as_uri()}/grid.html#{ALLOC}")
+    link = window.wait("const link = document.querySelector('#title a'); return link && link.href")
+    assert link == "https://example.org/blob/benchmarks/bench_host.py"
+    window.run("location.hash = '#/summarylist'")
+    assert window.wait("return document.getElementById('title').innerText") == "List of benchmarks"
+
+
+def test_a_regression_that_may_be_noise_is_grey(window, addressed):
+    window.open(f"{addressed.as_uri()}/grid.html#/regressions")
+    window.wait("return document.querySelector('[aria-sort]')")
+    hash_, drift = window.run("return Object.entries(kvpool.drifts).pop()")
+    for factor, expected in [(1 + drift - 0.01, "noise"), (1 + drift + 0.02, "")]:
+        window.run(
+            "const row = document.querySelector('#regressions-body tbody').insertRow();"
+            "arguments[0].forEach(text => { row.insertCell().innerText = text; });",
+            [f"{ALLOC}(1, 'contiguous')", "2026-01-01", hash_, f"{factor}x"],
+        )
+        window.run("return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        found = "return [...document.querySelectorAll('#regressions-body tbody:first-of-type tr')].pop().className"
+        assert window.run(found) == expected
+
+
 def test_the_list_colours_only_what_kvpool_changed(window, addressed):
     window.open(f"{addressed.as_uri()}/grid.html#/summarylist")
     window.wait("return document.querySelector('[aria-sort]')")
@@ -361,11 +388,11 @@ def test_two_commits_are_compared_and_the_address_keeps_the_choice(window, addre
 
 def test_the_comparison_takes_the_noise_that_the_front_page_takes(window, address, site):
     window.open(f"{address}/compare.html")
-    shown = Recorded.read(site[1])
-    expected = trend.drift(*shown.shown[-2:], shown.is_timed)
-    assert math.expm1(window.run("return drift(commits.length - 2, commits.length - 1)")) == pytest.approx(
-        expected, rel=1e-3
-    )
+    found = Recorded.read(site[1])
+    by_hash = {each.commit[:8]: each for each in found.shown}
+    last = [by_hash[name] for name in window.run("return commits.slice(-2).map(each => each.hash)")]
+    drift = math.expm1(window.run("return drift(commits.length - 2, commits.length - 1)"))
+    assert drift == pytest.approx(trend.drift(*last, found.is_timed), rel=1e-3)
 
 
 def test_an_address_of_commits_that_are_not_there_shows_the_last_two(window, address):
