@@ -26,7 +26,7 @@ def finish(conf, html: Path) -> None:
     corrections.correct(html, found.measured, address)
     offline.add_data(html)
     offline.add_reader(asv_page)
-    grid.improve(asv_page, found.milestones, found.drifts, found.source_address)
+    grid.improve(asv_page, found)
     shutil.copyfile(_STYLE, html / _STYLE.name)
     frontpage.write(found, front)
     graphs.write(found, html / pages.GRAPHS)

@@ -7,6 +7,22 @@
 
     /* Links */
 
+    /* asv shows a blank page where an address names no benchmark, as one of a commit does. */
+    function leads_nowhere() {
+        const [name] = location.hash.replace(/^#\/?/, "").split("?");
+        return !["", "summarylist", "regressions", ...kvpool.benchmarks].includes(name);
+    }
+
+    if (leads_nowhere()) {
+        history.replaceState(null, "", "#/");
+    }
+    window.addEventListener("hashchange", event => {
+        if (leads_nowhere()) {
+            event.stopImmediatePropagation();
+            location.replace("#/");
+        }
+    });
+
     const addressed = () => $.asv.main_json.show_commit_url !== NO_ADDRESS;
 
     /* asv opens a commit's page when its point is clicked; without an address there is none. */

@@ -2,10 +2,10 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from history.records import CANARY, REFERENCES
+from history.site.recorded import Recorded
 
 _HERE = Path(__file__).parent
 _FILES = ("grid.css", "grid.js")
@@ -33,12 +33,8 @@ _CHANGES = (
 )
 
 
-def improve(page: Path, milestones: Sequence[tuple[str, str]], drifts: Mapping[str, float], source: str) -> None:
-    """Add to asv's page what `grid.css` and `grid.js` do.
-
-    `milestones` are commits and their names, in their order. A time that a commit changes by less than its share in
-    `drifts` is greyed. `source` is what a file's path is appended to, if the repository has an address.
-    """
+def improve(page: Path, found: Recorded) -> None:
+    """Add to asv's page what `grid.css` and `grid.js` do, and what the latter has to know."""
     text = page.read_text(encoding="utf-8")
     for before, after in _CHANGES:
         if text.count(before) != 1:
@@ -50,9 +46,10 @@ def improve(page: Path, milestones: Sequence[tuple[str, str]], drifts: Mapping[s
     for name in _FILES:
         shutil.copyfile(_HERE / name, page.parent / name)
     data = {
-        "milestones": list(milestones),
-        "drifts": {name[:8]: round(share, 4) for name, share in drifts.items()},
+        "benchmarks": sorted(found.suite),
+        "milestones": found.milestones,
+        "drifts": {name[:8]: round(share, 4) for name, share in found.drifts.items()},
         "controls": [CANARY, *sorted(REFERENCES)],
-        "source": source,
+        "source": found.source_address,
     }
     (page.parent / DATA).write_text(f"const kvpool = {json.dumps(data)};\n", encoding="utf-8")

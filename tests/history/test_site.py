@@ -229,6 +229,15 @@ def test_without_an_address_a_commit_is_no_link(window, address, page):
     assert [link for link in links if re.match(r"#(\.\./compare/)?[0-9a-f]{6}", link)] == []
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_an_address_of_nothing_shows_the_grid(window, address, later):
+    window.open(f"{address}/grid.html{'#/summarylist' if later else '#abcdef12'}")
+    if later:
+        window.wait("return document.querySelector('[aria-sort]')")
+        window.run("location.hash = '#abcdef12'")
+    assert window.wait("return document.querySelector('.benchmark-container')?.offsetParent && location.hash") == "#/"
+
+
 def test_a_click_on_a_point_opens_no_page_without_an_address(window, address):
     window.open(f"{address}/grid.html#{ALLOC}")
     window.wait(SERIES)
