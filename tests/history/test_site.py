@@ -301,6 +301,12 @@ def test_the_zoom_of_a_graph_is_in_its_address(window, address):
     window.run("document.getElementById('unzoom').click()")
     window.wait(f"const least = (() => {{ {least} }})(); return least == null || least <= arguments[0]", first)
     assert "zoom" not in window.run("return location.hash")
+    # By keyboard: the range is typed.
+    window.run("document.getElementById('range').value = arguments[0]; document.getElementById('range').focus()", "x")
+    window.run("document.getElementById('range').select()")
+    window.press(*zoom, browser.ENTER)
+    window.wait(f"const least = (() => {{ {least} }})(); return least == arguments[0]", from_)
+    assert zoom in window.run("return location.hash")
 
 
 def test_the_grid_is_used_by_keyboard_and_its_controls_have_names(window, address):
