@@ -8,8 +8,8 @@ from history.site.trend import Line
 from history.units import figure
 
 WIDTH, HEIGHT = 720.0, 260.0
-# Beside the box that holds the lines: the scale, and half a point.
-LEFT, RIGHT, TOP, BOTTOM = 80.0, 12.0, 10.0, 10.0
+# Beside the box that holds the lines: the scale, the name of the last commit, and points that lie on its edge.
+LEFT, RIGHT, TOP, BOTTOM = 80.0, 20.0, 10.0, 10.0
 
 
 class Curve(NamedTuple):
@@ -45,10 +45,9 @@ class Tick(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A name along the line of a commit: of the graph's `x`, and of the text's."""
+    """A name along the line of a commit."""
 
     x: float
-    beside: float
     name: str
 
 
@@ -82,7 +81,7 @@ def draw(curves: Sequence[Curve], names: Sequence[str], marks: Sequence[str]) ->
         if group[0].unit == unit:
             ticks = [Tick(_y(math.log(value), least, span), figure(value, unit)) for value in _ticks(least, span)]
         drawn += [Drawn(curve.kind, curve.name, _points(curve, names, least, span)) for curve in group]
-    places = [_mark(index, len(names), mark) for index, mark in enumerate(marks) if mark]
+    places = [Mark(_x(index, len(names)), mark) for index, mark in enumerate(marks) if mark]
     return Drawing(drawn, ticks, places)
 
 
@@ -101,11 +100,6 @@ def _x(index: int, count: int) -> float:
 
 def _y(log: float, least: float, span: float) -> float:
     return TOP + (HEIGHT - TOP - BOTTOM) * (1 - (log - least) / span)
-
-
-def _mark(index: int, count: int, name: str) -> Mark:
-    x = _x(index, count)
-    return Mark(x, x - 4 if 0 < index == count - 1 else x + 12, name)
 
 
 def _points(curve: Curve, names: Sequence[str], least: float, span: float) -> list[Point]:

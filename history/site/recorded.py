@@ -72,7 +72,14 @@ class Recorded:
         """Tell whether a figure may have changed by so much from one record to another without the code's doing."""
         if not self.is_timed(benchmark) or not 0 < ratio < math.inf:
             return False
-        return abs(math.log(ratio)) <= math.log1p(trend.drift(self.shown[first], self.shown[last], self.is_timed))
+        if (first, last) not in self._found:
+            self._found[first, last] = trend.drift(self.shown[first], self.shown[last], self.is_timed)
+        return abs(math.log(ratio)) <= math.log1p(self._found[first, last])
+
+    @cached_property
+    def _found(self) -> dict[tuple[int, int], float]:
+        """What `is_noise` has found of pairs of records: it is asked of every figure."""
+        return {}
 
     def is_noise_of(self, family: Family, step: trend.Step) -> bool:
         """Tell the same of a step of a family; the rows of one are all times or all counts."""
