@@ -314,6 +314,14 @@ def test_what_a_call_keeps_is_left_behind(keep, monkeypatch):
     assert free_pages == 0
 
 
+def test_what_grows_once_in_a_while_is_not_left_behind(monkeypatch):
+    held = iter([[0, 300, 600, 900], [0, 300, 600, 900], [0, 1, 1, 0]])
+    monkeypatch.setattr(bench_memory, "traced", lambda prepare: np.array(next(held)))
+    assert bench_memory.least_growth(None) == 0
+    held = iter([[0, 320, 600, 960], [0, 0, 640, 640], [0, 0, 0, 1]])
+    assert bench_memory.least_growth(None) == 280
+
+
 @pytest.mark.parametrize("kind", bench_memory.LeftBehind.params[0])
 def test_calls_leave_nothing_behind(kind):
     benchmark = bench_memory.LeftBehind()
