@@ -46,7 +46,7 @@ _LONG = "'2x10000'"
 FAMILIES = (
     Family(
         "Host allocation",
-        "HostAllocator with 34,375 pages of 64 tokens, 90 % full and churned; a request of 64 pages",
+        "HostAllocator with 34,375 pages of 64 tokens, 90 % full and churned; 64 pages each",
         r"bench_(host|replay\.ReplayTime)\.",
         (
             _row("Allocate, contiguous preferred", _CHURNED, "64", "'contiguous'", beside="floor"),

@@ -204,16 +204,21 @@ def drift(before: Record, after: Record, timed: Callable[[str], bool]) -> float:
 
 
 def longest_history(records: Sequence[Record], order: Mapping[str, int]) -> list[Record]:
-    """Return the records of the machine and environment that most commits were measured on, in the order of `order`.
+    """Return the records of the machine and environment that most figures are of, in the order of `order`.
 
-    On a tie, of the one measured last. A commit that `order` does not know comes at the end.
+    On a tie, of the one measured last. What an earlier version of a benchmark measured is no figure. A commit that
+    `order` does not know comes at the end.
     """
     lines: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         lines.setdefault((record.machine, record.environment), []).append(record)
     if not lines:
         return []
-    chosen = max(lines.values(), key=lambda each: (len(each), max(record.measured for record in each)))
+
+    def extent(line: Sequence[Record]) -> tuple[int, int]:
+        return sum(len(record.figures) for record in line), max(record.measured for record in line)
+
+    chosen = max(lines.values(), key=extent)
     return sorted(chosen, key=lambda record: (order.get(record.commit, len(order)), record.measured))
 
 

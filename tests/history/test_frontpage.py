@@ -82,10 +82,15 @@ def test_changes_in_words(ratio, unit, words):
     assert trend.in_words(ratio, unit) == words
 
 
-def test_the_machine_with_the_longest_history_is_shown_in_the_order_of_git():
-    here = [record("b", {}), record("a", {}), record("unknown", {})]
-    found = trend.longest_history([*here, record("a", {}, machine="other", measured=9)], {"a": 0, "b": 1})
-    assert [each.commit for each in found] == ["a", "b", "unknown"]
+def test_the_machine_with_most_figures_is_shown_in_the_order_of_git():
+    cases = [Case("bench_a.X.time_y", (size,)) for size in "12345"]
+    here = [record(name, {cases[0]: 1.0}) for name in ("b", "a", "unknown")]
+    there = record("a", {}, machine="other", measured=9)
+    order = {"a": 0, "b": 1}
+    assert [each.commit for each in trend.longest_history([*here, there], order)] == ["a", "b", "unknown"]
+    # What an earlier version measured is not among its figures.
+    there = there._replace(figures=dict.fromkeys(cases, 1.0))
+    assert trend.longest_history([*here, there], order) == [there]
     assert trend.longest_history([], {}) == []
 
 
