@@ -318,14 +318,14 @@ def main(argv: list[str]) -> int:
     progress = Progress(len(todo))
     progress.line(heading())
     for case in todo:
-        progress.show(str(case))
+        progress.set_description_str(str(case))
         try:
             records.append(measure(case, arguments))
         except NotImplementedError as reason:
             skipped.append({"case": str(case), "reason": str(reason)})
         else:
             progress.line(row(records[-1]))
-        progress.advance()
+        progress.update()
     for each in skipped:
         progress.line(skipped_line(each["case"], each["reason"]))
     progress.close()

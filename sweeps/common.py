@@ -3,15 +3,14 @@
 import argparse
 import json
 import math
-import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 
 class Parser(argparse.ArgumentParser):
@@ -146,54 +145,16 @@ def summary(samples: Sequence[float]) -> dict[str, float]:
     }
 
 
-class Progress:
-    """Lines of output, with a progress bar below them where `bar` is a terminal."""
+class Progress(tqdm):
+    """A progress bar below lines of output, where the errors go to a terminal."""
 
-    width = 30
-
-    def __init__(self, total: int, output: TextIO | None = None, bar: TextIO | None = None) -> None:
-        self.total, self.done = total, 0
-        self.output, self.bar = output or sys.stdout, bar or sys.stderr
-        self.shown = self.bar.isatty()
-        self.start = time.monotonic()
-        self.label = ""
+    def __init__(self, total: int) -> None:
+        super().__init__(total=total, disable=None, leave=False, dynamic_ncols=True)
 
     def line(self, text: str) -> None:
         """Print a line above the bar."""
-        self._erase()
-        print(text, file=self.output, flush=True)
-        self._draw()
-
-    def advance(self, label: str = "") -> None:
-        """Count one case as done, and say which is next."""
-        self.done += 1
-        self.show(label)
-
-    def show(self, label: str = "") -> None:
-        """Draw the bar with a label."""
-        self.label = label
-        self._draw()
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._erase()
-        self.shown = False
-
-    def _erase(self) -> None:
-        if self.shown:
-            self.bar.write("\r\x1b[K")
-            self.bar.flush()
-
-    def _draw(self) -> None:
-        if not self.shown:
-            return
-        filled = self.width * self.done // max(1, self.total)
-        text = (
-            f"[{'#' * filled:{self.width}}] {self.done}/{self.total} {time.monotonic() - self.start:.0f} s {self.label}"
-        )
-        columns = os.get_terminal_size(self.bar.fileno()).columns or 80
-        self.bar.write("\r\x1b[K" + text[: columns - 1])
-        self.bar.flush()
+        self.write(text)
+        sys.stdout.flush()
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

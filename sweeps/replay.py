@@ -141,8 +141,8 @@ def _percents(progress: Progress, total: int, label: str) -> Callable[[int], Non
     """Return what advances the bar by 100 while it is told of 1 to `total`."""
 
     def advance(done: int) -> None:
-        for _ in range(done * 100 // total - (done - 1) * 100 // total):
-            progress.advance(label)
+        progress.set_description_str(label, refresh=False)
+        progress.update(done * 100 // total - (done - 1) * 100 // total)
 
     return advance
 

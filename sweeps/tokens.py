@@ -243,10 +243,10 @@ def main(argv: list[str]) -> int:
 
     def by_stage(batch: workloads.TokenBatch) -> Iterator[Records]:
         for stage in stages.STAGES:
-            progress.show(f"{stage}, {batch.prompts.shape[1]} tokens")
+            progress.set_description_str(f"{stage}, {batch.prompts.shape[1]} tokens")
             records = measure_stage(stage, batch, arguments, device)
             measured["stages"] += records
-            progress.advance()
+            progress.update()
             yield records
 
     for prompt_tokens in arguments.prompt_tokens:
@@ -256,11 +256,11 @@ def main(argv: list[str]) -> int:
     for line in conversions_heading():
         progress.line(line)
     for tokens in arguments.prompt_tokens:
-        progress.show(f"conversions, {tokens} tokens")
+        progress.set_description_str(f"conversions, {tokens} tokens")
         records = measure_conversions(tokens, arguments, device)
         measured["conversions"] += records
         progress.line(conversions_row(records))
-        progress.advance()
+        progress.update()
     progress.close()
     if arguments.json_output is not None:
         write_json(arguments.json_output, {"arguments": given, **measured})

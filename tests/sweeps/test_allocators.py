@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import io
 import json
 import os
 import subprocess
@@ -174,27 +173,29 @@ class TestCommand:
         assert "this kvpool has no OwnerLaneAllocator" in capsys.readouterr().out
 
     @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
-    def test_a_terminal_has_a_progress_bar(self):
+    def test_a_terminal_has_a_progress_bar(self, monkeypatch, capsys):
         import pty
+        import termios
 
         leader, follower = pty.openpty()
+        termios.tcsetwinsize(follower, (24, 80))
         with os.fdopen(follower, "w") as terminal:
-            output = io.StringIO()
-            progress = common.Progress(4, output=output, bar=terminal)
-            progress.show("first case")
+            monkeypatch.setattr(sys, "stderr", terminal)
+            progress = common.Progress(4)
+            progress.set_description_str("first case")
             progress.line("a figure")
-            progress.advance("second case")
+            progress.update()
+            progress.set_description_str("second case")
             progress.close()
         shown = ""
         with contextlib.suppress(OSError):  # Linux ends a terminal without a writer by an error.
             while part := os.read(leader, 10_000).decode():
                 shown += part
         os.close(leader)
-        assert output.getvalue() == "a figure\n"
+        assert capsys.readouterr().out == "a figure\n"
         assert "first case" in shown
         assert "1/4" in shown
         assert "second case" in shown
-        assert shown.endswith("\r\x1b[K")
 
 
 class TestFigures:
